@@ -1,0 +1,152 @@
+// One tool call: what it is allowed to be, and running it. Whatever goes wrong becomes a result that the model can read.
+import { messageOf } from './errors.ts';
+import type { Json, ToolCallPart, ToolResultBody } from './messages.ts';
+import type { Middleware, RunContext } from './middleware.ts';
+import type { Answer, Decision, Policy } from './policy.ts';
+import type { Tool } from './tool.ts';
+import { toResult } from './tool.ts';
+
+export interface CallTools {
+  tools: ReadonlyMap<string, Tool>;
+  policy: Policy;
+  middleware: readonly Middleware[];
+}
+
+/** A call that may run, waits for a person, or is settled already because it never can run. */
+export type Checked =
+  | { state: 'allowed'; tool: Tool; args: unknown }
+  | { state: 'asks'; why: string; rule?: string }
+  | { state: 'settled'; result: ToolResultBody };
+
+export function failed(call: ToolCallPart, message: string, ms = 0): ToolResultBody {
+  return { call: call.id, name: call.name, result: message, isError: true, ms };
+}
+
+/** Validates a call and lets the policy decide. With an answer of a person, an ask of the policy counts as allowed. */
+export async function check(
+  call: ToolCallPart,
+  { tools, policy }: CallTools,
+  options: { context: RunContext; answer?: Answer },
+): Promise<Checked> {
+  const { context, answer } = options;
+  const settle = (message: string): Checked => ({ state: 'settled', result: failed(call, message) });
+  if (answer?.effect === 'deny') {
+    return settle(`A person denied this call${answer.comment ? `: ${answer.comment}` : '.'} Do not repeat it.`);
+  }
+  if (call.raw !== undefined) {
+    return settle(
+      'The arguments are not valid JSON (cut off?). Nothing was executed. Call again with complete arguments.',
+    );
+  }
+  const tool = tools.get(call.name);
+  if (!tool) {
+    const names = [...tools.keys()].join(', ') || 'none';
+    return settle(`There is no tool "${call.name}". Nothing was executed. Available tools: ${names}.`);
+  }
+  const args = answer?.args ?? call.args;
+  let valid: { value: unknown } | { problem: string };
+  let decision: Decision;
+  try {
+    valid = await tool.validate(args);
+    if ('problem' in valid) return settle(`Invalid arguments, nothing was executed: ${valid.problem}`);
+    decision = await policy.decide({ id: call.id, tool, args, ...context });
+  } catch (error) {
+    return settle(`This call could not be checked, so it was not executed: ${messageOf(error)}`);
+  }
+  if (decision.effect === 'deny') return settle(`Denied: ${decision.why} Nothing was executed.`);
+  if (decision.effect === 'ask' && answer === undefined) {
+    return { state: 'asks', why: decision.why, ...(decision.rule !== undefined && { rule: decision.rule }) };
+  }
+  return { state: 'allowed', tool, args: valid.value };
+}
+
+export interface Execution {
+  call: ToolCallPart;
+  tool: Tool;
+  args: unknown;
+  /** `run:step`: the same at every attempt. */
+  key: string;
+  timeoutMs: number;
+  context: RunContext;
+  middleware: readonly Middleware[];
+  output: (text: string) => void;
+}
+
+/** Runs an allowed call; never rejects. A tool that ignores its signal is left behind when that aborts. */
+export async function execute(execution: Execution, signal: AbortSignal): Promise<ToolResultBody> {
+  const { call, tool, args, key, timeoutMs, context, middleware, output } = execution;
+  const started = performance.now();
+  const elapsed = () => Math.round(performance.now() - started);
+  const controller = new AbortController();
+  const { promise: stopped, resolve: stop } = Promise.withResolvers<string>();
+  const abort = (why: string) => {
+    controller.abort(new DOMException(why, 'AbortError'));
+    stop(why);
+  };
+  const timer = setTimeout(() => abort(`It ran longer than its limit of ${timeoutMs / 1000} s.`), timeoutMs);
+  const onAbort = () => abort('The run was stopped.');
+  signal.addEventListener('abort', onAbort, { once: true });
+
+  const base = async (): Promise<Json> =>
+    toResult(await tool.run(args as never, { ...context, key, call: call.id, signal: controller.signal, output }));
+  const chain = middleware.reduceRight<() => Promise<Json>>(
+    (next, layer) => (layer.tool ? () => layer.tool!({ id: call.id, tool, args }, next, context) : next),
+    base,
+  );
+  try {
+    if (signal.aborted) onAbort();
+    const ended = controller.signal.aborted
+      ? { stopped: await stopped }
+      : await Promise.race([chain().then((result) => ({ result })), stopped.then((why) => ({ stopped: why }))]);
+    if ('result' in ended) return { call: call.id, name: call.name, result: ended.result, ms: elapsed() };
+    const effect =
+      tool.effect === 'read' ? 'It has no result.' : 'It may or may not have taken effect: verify before repeating.';
+    return failed(call, `${ended.stopped} ${effect}`, elapsed());
+  } catch (error) {
+    if (!controller.signal.aborted) return failed(call, `The tool failed: ${messageOf(error)}`, elapsed());
+    return failed(call, `${await stopped} It may or may not have taken effect.`, elapsed());
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
+/**
+ * A call that was in flight when its worker died: `again` when running it twice does no harm, else what is known of it.
+ */
+export async function recover(
+  call: ToolCallPart,
+  tool: Tool | undefined,
+  key: string,
+): Promise<'again' | ToolResultBody> {
+  if (tool && tool.effect !== 'once') return 'again';
+  const unknown = 'tool.outcome_unknown: the server stopped while this call ran. It may or may not have taken effect.';
+  try {
+    const found = await tool?.probe?.(key);
+    if (found) return { call: call.id, name: call.name, result: found.result, ms: 0 };
+  } catch (error) {
+    return failed(call, `${unknown} Looking it up failed: ${messageOf(error)}. Verify before repeating.`);
+  }
+  return failed(call, `${unknown} It was not repeated. Verify before repeating.`);
+}
+
+/** The model's calls with ids that are legal and unique in their run, and arguments parsed where they are JSON. */
+export function toCallParts(
+  raw: readonly { id: string; name: string; args: string }[],
+  options: { taken: Set<string>; tools: ReadonlyMap<string, Tool>; firstStep: number },
+): ToolCallPart[] {
+  return raw.map(({ id, name, args }, index) => {
+    const isUsable = /^[A-Za-z0-9_.:-]{1,64}$/.test(id) && !options.taken.has(id);
+    let unique = isUsable ? id : `call_${options.firstStep + index}`;
+    while (options.taken.has(unique)) unique += '_';
+    options.taken.add(unique);
+    const { title, icon } = options.tools.get(name) ?? {};
+    const extra = { ...(title !== undefined && title !== name && { title }), ...(icon !== undefined && { icon }) };
+    const part = { type: 'tool_call' as const, id: unique, name, args: null as Json, ...extra };
+    try {
+      return { ...part, args: args.trim() === '' ? {} : (JSON.parse(args) as Json) };
+    } catch {
+      return { ...part, raw: args };
+    }
+  });
+}

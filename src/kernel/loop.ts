@@ -1,0 +1,412 @@
+// One run, from its claim to its end: model, tool calls, results, until done, stopped, waiting or limited. Each thing is
+// committed before it is shown, and a call is committed as started before it begins; so whoever claims the run after a
+// crash goes on from the same rows.
+import type { CallTools, Checked } from './calls.ts';
+import { check, execute, failed, recover, toCallParts } from './calls.ts';
+import { AgentError, messageOf } from './errors.ts';
+import type { EndReason, Outcome } from './events.ts';
+import type { Claim, Commit, Entry, EntryBody, Journal, Step, StepChange } from './journal.ts';
+import type { Live } from './live.ts';
+import type { Ask, ToolCallPart, ToolResultBody, Usage } from './messages.ts';
+import { addUsage, callsOf, noUsage, textOf } from './messages.ts';
+import type { RunContext } from './middleware.ts';
+import type { FinishReason, Model, ModelFinish, ModelRequest, ToolSpec } from './model.ts';
+import type { Answer } from './policy.ts';
+import type { Window } from './project.ts';
+import { project, windowStart } from './project.ts';
+import { eventsOf, runStart } from './replay.ts';
+
+export interface Limits {
+  /** Model calls a run. */
+  steps: number;
+  /** Milliseconds from the run's first claim to its end, waiting for people not counted. */
+  runMs: number;
+  /** Milliseconds a tool call, where the tool itself does not say. */
+  toolMs: number;
+}
+
+export const defaultLimits: Limits = { steps: 50, runMs: 30 * 60_000, toolMs: 120_000 };
+
+/** All that a run needs beside its journal: a value, made anew for each run. */
+export interface Assembly extends CallTools {
+  agent: string;
+  model: Model;
+  system: string;
+  limits: Limits;
+  window: Window;
+}
+
+/** Why a run is stopped from outside. `lost` and `shutdown` leave it to whoever claims it next. */
+export type Stop = 'cancelled' | 'timeout' | 'lost' | 'shutdown';
+
+export interface RunEnvironment {
+  journal: Journal;
+  worker: string;
+  live: Live;
+  signal: AbortSignal;
+  /** Undefined while the signal has not aborted. */
+  stopped: () => Stop | undefined;
+}
+
+/** Advances a claimed run as far as it goes. Resolves to the conversation's next run, claimed with this one's end. */
+export async function advance(claim: Claim, assembly: Assembly, environment: RunEnvironment): Promise<Claim | null> {
+  const run = createRun(claim, assembly, environment);
+  try {
+    await run.resume();
+    for (;;) {
+      if (environment.stopped()) return await run.stop();
+      const next = (await run.settle()) ?? (await run.ask());
+      if (next) return next.claim;
+    }
+  } catch (error) {
+    if (error instanceof LostRun) return null;
+    throw error;
+  }
+}
+
+/** Another worker has the run: nothing of ours may be written or shown any more. */
+class LostRun extends Error {}
+
+interface OpenCall {
+  step: number;
+  part: ToolCallPart;
+  state: Step['state'];
+  answer?: Answer;
+  /** Checked in this very process, so ready to execute. */
+  allowed?: Extract<Checked, { state: 'allowed' }>;
+}
+
+type End = { claim: Claim | null };
+
+function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment) {
+  const { journal, live, signal, worker, stopped } = environment;
+  const { limits, tools, middleware } = assembly;
+  const { run, tenant, owner, conversation, epoch } = claim;
+  const context: RunContext = { run, tenant, owner, conversation };
+  const specs: readonly ToolSpec[] = [...tools.values()].map((tool) => tool.spec);
+  const begun = performance.now() - claim.ageMs;
+  const taken = new Set<string>();
+  const total = { seq: claim.version, bytes: claim.bytes };
+  let commits = claim.commits;
+  let entries: Entry[] = [];
+  let open: OpenCall[] = [];
+  let nextStep = 0;
+  let modelSteps = 0;
+  let isNudged = false;
+  let usage: Usage = noUsage;
+
+  /** Reads what the run needs of the record: the window, and after a take-over what its steps were doing. */
+  async function resume(): Promise<void> {
+    const start = windowStart(total, assembly.window);
+    const isFresh = commits === 0;
+    const seq = Math.min(start.seq, claim.messageSeq - 1);
+    entries = await journal.history(claim, { seq, bytes: isFresh ? Math.min(start.bytes, claim.bytes - 1) : 0 });
+    if (isFresh) {
+      live.committed(0, [runStart(claim, claim.startedAt)]);
+      return;
+    }
+    const record = await journal.load(claim, run, -1);
+    if (!record) throw new LostRun();
+    const parts = new Map<string, ToolCallPart>();
+    for (const entry of record.entries) {
+      if (entry.kind !== 'assistant') continue;
+      usage = addUsage(usage, entry.body.usage);
+      for (const part of callsOf(entry.body.parts)) parts.set(part.id, part);
+    }
+    for (const step of record.steps) {
+      nextStep = Math.max(nextStep, step.n + 1);
+      if (step.kind === 'model') modelSteps++;
+      const part = parts.get(step.call ?? '');
+      if (!part) continue;
+      taken.add(part.id);
+      if (step.state !== 'done') {
+        open.push({ step: step.n, part, state: step.state, ...(step.answer && { answer: step.answer }) });
+      }
+    }
+    if (claim.epoch > 1) live.notify({ type: 'warning', code: 'run.continued', message: 'This run was continued.' });
+  }
+
+  /** Writes one commit and, once it is acknowledged, shows it. */
+  async function commit(
+    status: Commit['status'],
+    change: { entries?: EntryBody[]; steps?: StepChange[]; outcome?: Outcome },
+  ): Promise<End> {
+    const { entries: added = [], steps = [], outcome } = change;
+    const done = await journal.commit({
+      run,
+      epoch,
+      commits,
+      worker,
+      status,
+      entries: added,
+      steps,
+      ...(outcome && { outcome }),
+    });
+    if (done.outcome === 'lost') throw new LostRun();
+    commits++;
+    keep(added, done.version);
+    live.committed(commits, eventsOf(added, run, outcome));
+    return { claim: done.next };
+  }
+
+  /** Keeps what was committed as the projection needs it. Sizes are exact enough for it: the journal has the true ones. */
+  function keep(added: EntryBody[], version: number): void {
+    const at = new Date().toISOString();
+    for (const [index, entry] of added.entries()) {
+      const bytes = utf8Length(JSON.stringify(entry.body));
+      total.bytes += bytes;
+      total.seq = version - added.length + index + 1;
+      entries.push({ ...entry, seq: total.seq, run, commit: commits, epoch, bytes, bytesTo: total.bytes, at });
+    }
+  }
+
+  const doneStep = (n: number, part: ToolCallPart): StepChange => ({ n, kind: 'tool', call: part.id, state: 'done' });
+
+  /** Brings every open call to its end, or to a person. Undefined: nothing is open, the model is next. */
+  async function settle(): Promise<End | undefined> {
+    if (!open.length) return undefined;
+    const results: { call: OpenCall; body: ToolResultBody }[] = [];
+    for (const call of open) {
+      if (call.state === 'awaiting' || call.allowed) continue;
+      const body = await prepare(call);
+      if (body) results.push({ call, body });
+    }
+    const fresh = open.filter((call) => call.state === 'ready' && call.allowed);
+    if (fresh.length) {
+      for (const { part, answer, step } of fresh) {
+        if (!answer) continue;
+        const { effect, comment } = answer;
+        live.notify({
+          type: 'approval_decision',
+          id: `${run}:${step}`,
+          call: part.id,
+          effect,
+          ...(comment && { comment }),
+        });
+      }
+      const steps = fresh.map(({ step, part }) => ({ ...doneStep(step, part), state: 'started' as const }));
+      await commit('running', { steps });
+    }
+    return await finish(results);
+  }
+
+  /** Decides what to do with a call of the record: its result, or undefined when it is to be executed. */
+  async function prepare(call: OpenCall): Promise<ToolResultBody | undefined> {
+    const { part, step, state, answer } = call;
+    if (state === 'started') {
+      const recovered = await recover(part, tools.get(part.name), `${run}:${step}`);
+      if (recovered !== 'again') return recovered;
+    }
+    // What was started had been allowed; policy decides anew for what a person answered.
+    const known = state === 'started' ? { effect: 'allow' as const, by: 'record', ...answer } : answer;
+    const checked = await check(part, assembly, { context, ...(known && { answer: known }) });
+    if (checked.state === 'settled') return checked.result;
+    if (checked.state === 'asks') return failed(part, `Not executed: ${checked.why}`);
+    call.allowed = checked;
+    return undefined;
+  }
+
+  /** Executes what is allowed, all at once, and commits results as they come; those that come together share a commit. */
+  async function finish(results: { call: OpenCall; body: ToolResultBody }[]): Promise<End | undefined> {
+    let pending = 0;
+    let wake: () => void = () => undefined;
+    for (const call of open) {
+      if (!call.allowed) continue;
+      pending++;
+      void run1(call, call.allowed).then((body) => {
+        pending--;
+        results.push({ call, body });
+        wake();
+      });
+    }
+    for (;;) {
+      if (!results.length && pending) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+      const stop = stopped();
+      if (stop === 'lost' || stop === 'shutdown') throw new LostRun();
+      const batch = results.splice(0).sort((a, b) => a.call.step - b.call.step);
+      open = open.filter((call) => !batch.some((done) => done.call === call));
+      const waits = !pending && open.length > 0 && !stop;
+      if (batch.length || waits) {
+        const end = await commit(waits ? 'waiting' : 'running', {
+          entries: batch.map(({ body }) => ({ kind: 'tool_result' as const, body })),
+          steps: batch.map(({ call }) => doneStep(call.step, call.part)),
+        });
+        if (waits) return end;
+      }
+      if (!pending && !results.length) return undefined;
+    }
+  }
+
+  function run1({ part, step }: OpenCall, { tool, args }: NonNullable<OpenCall['allowed']>): Promise<ToolResultBody> {
+    const output = (text: string) => live.notify({ type: 'tool_output', id: part.id, text });
+    const timeoutMs = tool.timeoutMs ?? limits.toolMs;
+    return execute({ call: part, tool, args, key: `${run}:${step}`, timeoutMs, context, middleware, output }, signal);
+  }
+
+  /** One model step: asks, and commits the answer with its calls. Undefined: there are calls to settle, or ask again. */
+  async function ask(): Promise<End | undefined> {
+    if (modelSteps >= limits.steps)
+      return await end('max_steps', `The run reached its limit of ${limits.steps} model calls.`);
+    modelSteps++;
+    const raw: { id: string; name: string; args: string }[] = [];
+    let answer: ModelFinish;
+    try {
+      answer = await callModel(raw);
+    } catch (error) {
+      return stopped() ? undefined : await fail(error);
+    }
+    if (stopped()) return undefined;
+    usage = addUsage(usage, answer.usage);
+    const parts = [...live.open().parts, ...toCallParts(raw, { taken, tools, firstStep: nextStep + 1 })];
+    const calls = callsOf(parts);
+    if (!calls.length && !textOf(parts) && answer.reason === 'stop') {
+      if (!isNudged) {
+        isNudged = true;
+        return await record(parts, answer, 'running');
+      }
+      if (!parts.length) return await fail(emptyAnswer(answer.model ?? assembly.model.name));
+    }
+    if (calls.length) return await record(parts, answer, 'running');
+    return await record(parts, answer, 'done');
+  }
+
+  async function callModel(raw: { id: string; name: string; args: string }[]): Promise<ModelFinish> {
+    const messages = project(entries, assembly.window);
+    const last = entries.at(-1);
+    if (isNudged && last?.kind === 'assistant') messages.push({ role: 'user', parts: [{ type: 'text', text: NUDGE }] });
+    let request: ModelRequest = { system: assembly.system, messages, tools: specs };
+    for (const layer of middleware) if (layer.model) request = await layer.model(request, context);
+    const answer = assembly.model.call(request, signal, (part) => {
+      if (signal.aborted) return;
+      if (part.type === 'text' || part.type === 'reasoning') {
+        live.stream(part.type, part.text, part.type === 'reasoning' ? part.metadata : undefined);
+      } else if (part.type === 'tool_call') raw.push(part);
+      else if (part.type === 'warning') live.notify(part);
+      else {
+        raw.length = 0;
+        live.restart();
+      }
+    });
+    return await untilAborted(answer, signal);
+  }
+
+  /** Commits an answer; its calls are checked first, and those allowed are `started` by the same commit. */
+  async function record(parts: Parts, answer: ModelFinish, status: 'running' | 'done'): Promise<End | undefined> {
+    const { voided } = live.open();
+    const model = answer.model ?? assembly.model.name;
+    const steps: StepChange[] = [{ n: nextStep++, kind: 'model', call: null, state: 'done', usage: answer.usage }];
+    const asks: Ask[] = [];
+    const settled: EntryBody[] = [];
+    for (const part of callsOf(parts)) {
+      const step = nextStep++;
+      const checked = await check(part, assembly, { context });
+      const state = checked.state === 'allowed' ? 'started' : checked.state === 'asks' ? 'awaiting' : 'done';
+      steps.push({ ...doneStep(step, part), state });
+      if (checked.state === 'settled') settled.push({ kind: 'tool_result', body: checked.result });
+      else open.push({ step, part, state, ...(checked.state === 'allowed' && { allowed: checked }) });
+      if (checked.state === 'asks') {
+        asks.push({ call: part.id, step, why: checked.why, ...(checked.rule !== undefined && { rule: checked.rule }) });
+      }
+    }
+    const body = { parts, model, usage: answer.usage, ...(voided && { voided }), ...(asks.length && { asks }) };
+    const added: EntryBody[] = [{ kind: 'assistant', body }, ...settled];
+    if (status === 'running') {
+      const waits = open.length > 0 && open.every((call) => call.state === 'awaiting');
+      const committed = await commit(waits ? 'waiting' : 'running', { entries: added, steps });
+      return waits ? committed : undefined;
+    }
+    return await commit('done', { entries: added, steps, outcome: ended(toReason(answer.reason)) });
+  }
+
+  const elapsed = () => Math.round(performance.now() - begun);
+  const ended = (reason: EndReason): Outcome => ({ type: 'run_end', reason, usage, ms: elapsed() });
+
+  async function end(reason: EndReason, message: string): Promise<End> {
+    const notice: EntryBody = { kind: 'notice', body: { code: `run.${reason}`, message } };
+    return await commit('done', { entries: [notice], outcome: ended(reason) });
+  }
+
+  /** What was shown of an answer that will not be finished, so that the next turn knows of it. */
+  function partial(): EntryBody[] {
+    const { parts, voided } = live.open();
+    if (!parts.length) return [];
+    const model = assembly.model.name;
+    return [
+      { kind: 'assistant', body: { parts, model, usage: noUsage, interrupted: true, ...(voided && { voided }) } },
+    ];
+  }
+
+  async function fail(error: unknown): Promise<End> {
+    const known = error instanceof AgentError;
+    const code = known ? error.code : 'run.failed';
+    const message = messageOf(error);
+    const hint = known ? error.hint : 'Send the message again. If it fails again, look at the server log.';
+    const outcome: Outcome = { type: 'error', code, message, hint, usage, ms: elapsed() };
+    const notice: EntryBody = { kind: 'notice', body: { code, message, hint } };
+    return await commit('failed', { entries: [...partial(), notice], outcome });
+  }
+
+  /** The run was stopped from outside: ends it with what is true of its open calls, unless another worker goes on. */
+  async function stop(): Promise<Claim | null> {
+    const why = stopped();
+    if (why !== 'cancelled' && why !== 'timeout') throw new LostRun();
+    const word = why === 'cancelled' ? 'the run was cancelled' : 'the run reached its time limit';
+    const results = open.map(({ part, state }) =>
+      failed(
+        part,
+        state === 'started'
+          ? `Stopped because ${word}. It may or may not have taken effect.`
+          : `Not executed because ${word}.`,
+      ),
+    );
+    const steps = open.map(({ step, part }) => doneStep(step, part));
+    const added = [...partial(), ...results.map((body) => ({ kind: 'tool_result' as const, body }))];
+    if (why === 'cancelled') {
+      return (await commit('cancelled', { entries: added, steps, outcome: ended('cancelled') })).claim;
+    }
+    const message = `The run took longer than its limit of ${limits.runMs / 1000} s.`;
+    const hint = 'Ask for less at once, or raise limits.runMs in the configuration.';
+    const notice: EntryBody = { kind: 'notice', body: { code: 'run.timeout', message, hint } };
+    const outcome: Outcome = { type: 'error', code: 'run.timeout', message, hint, usage, ms: elapsed() };
+    return (await commit('failed', { entries: [...added, notice], steps, outcome })).claim;
+  }
+
+  return { resume, settle, ask, stop };
+}
+
+/** Asked once when a model only thought, or said nothing. */
+const NUDGE = 'Please give your answer now, as text.';
+
+type Parts = ReturnType<Live['open']>['parts'][number] extends infer P ? (P | ToolCallPart)[] : never;
+
+function toReason(reason: FinishReason): EndReason {
+  return reason === 'length' || reason === 'content_filter' ? reason : 'done';
+}
+
+function emptyAnswer(model: string): AgentError {
+  const kind = { status: 502, hint: 'Send the message again, or choose another model.' };
+  return new AgentError('models.empty_answer', kind, `${model} answered with nothing, twice.`);
+}
+
+function utf8Length(text: string): number {
+  let bytes = text.length;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code > 0x7f) bytes += code > 0x7ff && (code < 0xd800 || code > 0xdfff) ? 2 : 1;
+  }
+  return bytes;
+}
+
+/** Leaves a call that ignores its signal behind. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) return Promise.reject(signal.reason as Error);
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
+}
