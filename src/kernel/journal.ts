@@ -109,7 +109,7 @@ export interface Claim extends ConversationKey {
   cancelled: boolean;
 }
 
-export interface Commit {
+export interface Commit extends ConversationKey {
   run: string;
   epoch: number;
   commits: number;

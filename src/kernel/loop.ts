@@ -133,7 +133,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   ): Promise<End> {
     const { entries: added = [], steps = [], outcome } = change;
     const done = await journal.commit({
-      run,
+      ...context,
       epoch,
       commits,
       worker,

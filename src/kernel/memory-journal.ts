@@ -159,6 +159,7 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     run.leaseUntil = now() + leaseMs;
     if (commit.status !== 'running') run.worker = null;
     if (commit.status === 'waiting' && !awaits(run)) run.status = 'queued';
+    const { version, bytes } = home;
     let next: Claim | null = null;
     if (isFinal(commit.status)) {
       run.outcome = commit.outcome ? clone(commit.outcome) : null;
@@ -166,8 +167,7 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
       home.active = null;
       next = claimNext(home, commit.worker);
     }
-    const added = next ? 1 : 0;
-    return { outcome: 'done', version: home.version - added, bytes: home.bytes, next };
+    return { outcome: 'done', version, bytes, next };
   }
 
   const awaits = (run: Run) => [...run.steps.values()].some((step) => step.state === 'awaiting');
@@ -216,7 +216,7 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     },
     async commit(commit) {
       const run = runs.get(commit.run);
-      if (!run || run.epoch !== commit.epoch) return { outcome: 'lost' };
+      if (!run || run.epoch !== commit.epoch || nameOf(run) !== nameOf(commit)) return { outcome: 'lost' };
       if (run.commits === commit.commits + 1) {
         return { outcome: 'repeated', version: run.home.version, bytes: run.home.bytes, next: null };
       }
@@ -229,7 +229,9 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
       return own.map(({ run, epoch, cancelled }) => ({ run, epoch, cancelled }));
     },
     async release(worker) {
-      for (const run of runs.values()) if (run.worker === worker && run.status === 'running') run.leaseUntil = 0;
+      for (const run of runs.values()) {
+        if (run.worker === worker && run.status === 'running') Object.assign(run, { worker: null, leaseUntil: 0 });
+      }
     },
     async history(key, after) {
       const entries = conversations.get(nameOf(key))?.entries ?? [];
@@ -267,7 +269,8 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     async answer(owner, name, n, answer) {
       const run = ownRun(owner, name);
       const step = run?.steps.get(n);
-      if (!run || isFinal(run.status) || step?.state !== 'awaiting') {
+      const isOpen = run?.status === 'running' || run?.status === 'waiting';
+      if (!isOpen || step?.state !== 'awaiting') {
         throw journalError('not_awaiting', `Nothing waits for an answer at ${name}:${n}.`);
       }
       run.steps.set(n, { ...step, state: 'ready', answer: clone(answer) });

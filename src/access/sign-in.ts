@@ -1,0 +1,92 @@
+// How the owner of a standalone server proves who they are: a bearer token from the environment, or a cookie that a
+// one-time link gave. Links are files, so that another process (`homard link`) can make one while the server runs.
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Caller, Identity } from './identity.ts';
+import { bearerOf } from './identity.ts';
+
+const LINK_MINUTES = 15;
+const COOKIE_DAYS = 30;
+export const COOKIE = 'homard';
+
+export interface SignIn {
+  identity: Identity;
+  /** The value of a `Set-Cookie` header, or null when the code is unknown, used or older than 15 minutes. */
+  redeem(code: string): Promise<string | null>;
+}
+
+export interface SignInConfig {
+  /** Directory for the cookie secret and open links; made when absent. */
+  directory: string;
+  /** A bearer token that is the owner's. */
+  token?: string;
+  owner: Caller;
+}
+
+export async function createSignIn({ directory, token, owner }: SignInConfig): Promise<SignIn> {
+  await mkdir(linksIn(directory), { recursive: true, mode: 0o700 });
+  const secret = await loadSecret(join(directory, 'secret'));
+  const wanted = token === undefined ? null : sha256(token);
+  const sign = (payload: string) => createHmac('sha256', secret).update(payload).digest('base64url');
+
+  function fromCookie(header: string): Caller | null {
+    const value = new RegExp(`(?:^|;\\s*)${COOKIE}=([^;]+)`).exec(header)?.[1] ?? '';
+    const [expires, signature] = value.split('.');
+    if (!expires || !signature || !isSame(signature, sign(expires)) || Number(expires) < Date.now()) return null;
+    return owner;
+  }
+
+  return {
+    identity(request) {
+      const bearer = bearerOf(request);
+      if (bearer !== null) return wanted && timingSafeEqual(wanted, sha256(bearer)) ? owner : null;
+      const cookie = request.headers.get('cookie');
+      return cookie ? fromCookie(cookie) : null;
+    },
+    async redeem(code) {
+      const file = join(linksIn(directory), sha256(code).toString('hex'));
+      try {
+        const { mtimeMs } = await stat(file);
+        await unlink(file); // of two who come at once, only one can
+        if (Date.now() - mtimeMs > LINK_MINUTES * 60_000) return null;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+        throw error;
+      }
+      const expires = String(Date.now() + COOKIE_DAYS * 86_400_000);
+      const attributes = `Path=/; HttpOnly; SameSite=Lax; Max-Age=${COOKIE_DAYS * 86_400}`;
+      return `${COOKIE}=${expires}.${sign(expires)}; ${attributes}`;
+    },
+  };
+}
+
+/** Makes a one-time sign-in code, good for 15 minutes. */
+export async function createSignInCode(directory: string): Promise<string> {
+  await mkdir(linksIn(directory), { recursive: true, mode: 0o700 });
+  const code = randomBytes(24).toString('base64url');
+  await using file = await open(join(linksIn(directory), sha256(code).toString('hex')), 'wx', 0o600);
+  await file.sync();
+  return code;
+}
+
+const linksIn = (directory: string) => join(directory, 'links');
+const sha256 = (text: string) => createHash('sha256').update(text).digest();
+
+function isSame(a: string, b: string): boolean {
+  return timingSafeEqual(sha256(a), sha256(b));
+}
+
+/** Made once; whoever comes second reads what the first one wrote. */
+async function loadSecret(file: string): Promise<Buffer> {
+  try {
+    await using made = await open(file, 'wx', 0o600);
+    const secret = randomBytes(32);
+    await made.writeFile(secret.toString('hex'));
+    await made.sync();
+    return secret;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    return Buffer.from((await readFile(file, 'utf8')).trim(), 'hex');
+  }
+}

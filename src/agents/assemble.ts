@@ -1,0 +1,46 @@
+// Definition x request -> what a run needs. A pure value: it holds no connection and no state.
+import type { Assembly, Claim, Limits, Middleware, Model, Policy, Tool, Window } from '../kernel/index.ts';
+import { agentsError } from './errors.ts';
+
+export interface AgentDefinition {
+  name: string;
+  system: string;
+  tools: readonly Tool[];
+  policy: Policy;
+  middleware: readonly Middleware[];
+  limits: Limits;
+  window: Window;
+}
+
+export interface Assembler {
+  /** The names that a request will be recorded with. Throws `agents.unknown` or what the model router throws. */
+  resolve(wanted: { agent?: string; modelName?: string }): { agent: string; model: string };
+  assemble(claim: Claim): Assembly;
+}
+
+export function createAssembler(
+  definitions: readonly AgentDefinition[],
+  resolveModel: (modelName?: string) => Model,
+): Assembler {
+  const agents = new Map(
+    definitions.map((definition) => {
+      const tools: ReadonlyMap<string, Tool> = new Map(definition.tools.map((tool) => [tool.name, tool]));
+      return [definition.name, { ...definition, tools }];
+    }),
+  );
+
+  function agentOf(name: string | undefined) {
+    const agent = name === undefined ? agents.values().next().value : agents.get(name);
+    if (agent) return agent;
+    throw agentsError('unknown', `There is no agent "${name?.slice(0, 100)}". There are: ${[...agents.keys()].join(', ')}.`);
+  }
+
+  return {
+    resolve: ({ agent, modelName }) => ({ agent: agentOf(agent).name, model: resolveModel(modelName).name }),
+    assemble({ request }) {
+      const { name, ...definition } = agentOf(request.agent);
+      const wanted = typeof request.modelName === 'string' ? request.modelName : undefined;
+      return { ...definition, agent: name, model: resolveModel(wanted) };
+    },
+  };
+}

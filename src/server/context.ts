@@ -1,0 +1,33 @@
+import type { Conversations } from '../store/conversations.ts';
+import type { Caller, Identity } from '../access/identity.ts';
+import type { SignIn } from '../access/sign-in.ts';
+import type { Journal, Log, Runner } from '../kernel/index.ts';
+import type { Feed } from './feed.ts';
+
+/** What routes work with; app.ts builds it. */
+export interface ServerParts {
+  runner: Runner;
+  journal: Journal;
+  conversations: Conversations;
+  feed: Feed;
+  identity: Identity;
+  /** Absent where a host has its own sign-in. */
+  signIn?: SignIn;
+  /** The agent's and the model's names for a request, or an error that says what is missing. */
+  resolve: (wanted: { agent?: string; modelName?: string }) => { agent: string; model: string };
+  /** What a caller may know of the server's state. */
+  describe: () => Record<string, unknown>;
+  log: Log;
+  config: {
+    bodyLimitBytes: number;
+    heartbeatMs: number;
+    backlogBytes: number;
+    /** Host names (with or without port) by which the server may be called; null: the host checks that. */
+    hosts: readonly string[] | null;
+  };
+}
+
+export interface ServerEnvironment {
+  Variables: { caller: Caller; requestId: string };
+  Bindings: { outgoing?: import('node:http').ServerResponse; incoming?: import('node:http').IncomingMessage };
+}

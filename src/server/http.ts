@@ -1,0 +1,96 @@
+// The HTTP application: who may call (Host, Origin, caller), request ids, errors as JSON; then the routes.
+import { Hono } from 'hono';
+import { AgentError, messageOf } from '../kernel/index.ts';
+import type { ServerEnvironment, ServerParts } from './context.ts';
+import { serverError, toErrorBody } from './errors.ts';
+import { approvalRoutes } from './routes/approvals.ts';
+import { chatRoutes } from './routes/chat.ts';
+import { conversationRoutes } from './routes/conversations.ts';
+import { feedRoutes } from './routes/feed.ts';
+import { runRoutes } from './routes/runs.ts';
+
+export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
+  const { identity, signIn, describe, log, config } = parts;
+  const app = new Hono<ServerEnvironment>();
+
+  app.onError((error, c) => {
+    const requestId = c.get('requestId');
+    const { status, body } = toErrorBody(error, requestId);
+    if (!(error instanceof AgentError)) {
+      log.error({ err: error, requestId, path: c.req.path }, `A request failed: ${messageOf(error)}`);
+    }
+    return Response.json(body, { status, headers: { 'x-request-id': requestId } });
+  });
+
+  app.use(async (c, next) => {
+    c.set('requestId', crypto.randomUUID());
+    if (config.hosts) checkOrigin(c.req.raw, config.hosts);
+    await next();
+  });
+
+  app.get('/', (c) => c.text(WELCOME));
+
+  app.get('/health', async (c) => {
+    const caller = await identity(c.req.raw);
+    return c.json({ status: 'ok', ...(caller && describe()) });
+  });
+
+  app.get('/sign-in', async (c) => {
+    const cookie = await signIn?.redeem(c.req.query('code') ?? '');
+    if (!cookie) throw serverError('link_expired', 'This sign-in link was used already, or is too old.');
+    return new Response(null, {
+      status: 303,
+      headers: { location: '/', 'set-cookie': cookie, 'referrer-policy': 'no-referrer' },
+    });
+  });
+
+  app.use(async (c, next) => {
+    const caller = await identity(c.req.raw);
+    if (!caller) throw serverError('unauthorized', 'This request has no valid token and no sign-in cookie.');
+    c.set('caller', caller);
+    await next();
+  });
+
+  app.route('/', chatRoutes(parts));
+  app.route('/', runRoutes(parts));
+  app.route('/', conversationRoutes(parts));
+  app.route('/', approvalRoutes(parts));
+  app.route('/', feedRoutes(parts));
+  app.notFound((c) => {
+    const { status, body } = toErrorBody(
+      serverError('not_found', `There is no ${c.req.method} ${c.req.path}.`),
+      c.get('requestId'),
+    );
+    return Response.json(body, { status });
+  });
+  return app;
+}
+
+/**
+ * A page elsewhere must not reach this server through the user's browser: neither by a name that an attacker points
+ * here (Host), nor from its own pages (Origin).
+ */
+function checkOrigin(request: Request, hosts: readonly string[]): void {
+  const host = request.headers.get('host') ?? '';
+  if (!isKnown(host, hosts)) throw serverError('host_refused', `This server is not called "${host.slice(0, 200)}".`);
+  const origin = request.headers.get('origin');
+  if (origin === null) return;
+  const name = URL.canParse(origin) ? new URL(origin).host : '';
+  if (!name || (name !== host && !isKnown(name, hosts))) {
+    throw serverError('origin_refused', `Requests from ${origin.slice(0, 200)} are not accepted.`);
+  }
+}
+
+function isKnown(host: string, hosts: readonly string[]): boolean {
+  return hosts.includes(host) || hosts.includes(host.replace(/:\d+$/, ''));
+}
+
+const WELCOME = `Homard is running.
+
+Talk to it:
+
+  curl -N -H "Authorization: Bearer $HOMARD_TOKEN" -H "Content-Type: application/json" \\
+    -d '{"query":"Hello! What time is it?"}' http://127.0.0.1:4680/chat/stream
+
+The address and a token are printed where the server was started.
+`;

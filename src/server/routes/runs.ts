@@ -1,0 +1,93 @@
+// GET /runs/:id, its events, and ending it.
+import { Hono } from 'hono';
+import type { Position, RunRecord, Usage } from '../../kernel/index.ts';
+import { addUsage, callsOf, noUsage, parseEventId, textOf } from '../../kernel/index.ts';
+import { journalError } from '../../kernel/index.ts';
+import type { ServerEnvironment, ServerParts } from '../context.ts';
+import { serverError, toErrorBody } from '../errors.ts';
+import { respondWithEvents } from '../stream.ts';
+
+/** A commit that no run reaches: its record comes without entries. */
+const NO_ENTRIES = 2_000_000_000;
+
+export function runRoutes({ runner, journal, config }: ServerParts): Hono<ServerEnvironment> {
+  const app = new Hono<ServerEnvironment>();
+  const notFound = (run: string) => journalError('run_not_found', `There is no run ${run.slice(0, 200)}.`);
+
+  app.get('/runs/:id', async (c) => {
+    const record = await journal.load(c.get('caller'), c.req.param('id'), -1);
+    if (!record) throw notFound(c.req.param('id'));
+    return c.json({ ...toRunView(record), steps: record.steps });
+  });
+
+  app.get('/runs/:id/events', async (c) => {
+    const run = c.req.param('id');
+    const caller = c.get('caller');
+    if (!(await journal.load(caller, run, NO_ENTRIES))) throw notFound(run);
+    const after = positionOf(run, c.req.header('last-event-id') ?? c.req.query('lastEventId'));
+    return respondWithEvents(c, { ...config, run }, async (stream, gone) => {
+      try {
+        await runner.watch({ ...caller, run, after }, { on: stream.send, signal: gone });
+      } catch (error) {
+        const { code, message, hint } = toErrorBody(error, c.get('requestId')).body.error;
+        stream.sendRaw('error', { code, message, hint });
+      }
+    });
+  });
+
+  app.delete('/runs/:id', async (c) => {
+    const status = await runner.cancel(c.get('caller'), c.req.param('id'));
+    if (status === undefined) throw notFound(c.req.param('id'));
+    return c.json({ run: c.req.param('id'), status });
+  });
+  return app;
+}
+
+function positionOf(run: string, id: string | undefined): Position | null {
+  if (id === undefined || id === '') return null;
+  const position = parseEventId(run, id);
+  if (!position) throw serverError('invalid_request', `Last-Event-ID: "${id.slice(0, 200)}" is not an event of this run`);
+  return position;
+}
+
+export interface RunView {
+  conversation: string;
+  run: string;
+  status: RunRecord['status'];
+  agent: string;
+  model: string;
+  /** The text of the last answer. */
+  text: string;
+  toolCalls: { id: string; name: string; args: unknown; result?: unknown; isError?: boolean }[];
+  /** Open questions to a person; answer with POST /approvals/:id. */
+  approvals: { id: string; call: string; why: string }[];
+  usage: Usage;
+  reason?: string;
+  error?: { code: string; message: string; hint: string };
+  createdAt: string;
+  endedAt: string | null;
+}
+
+export function toRunView(record: RunRecord): RunView {
+  const { conversation, run, status, request, outcome, createdAt, endedAt, entries, steps } = record;
+  const answers = entries.filter((entry) => entry.kind === 'assistant');
+  const results = new Map(entries.flatMap((entry) => (entry.kind === 'tool_result' ? [[entry.body.call, entry.body]] : [])));
+  const waiting = new Set(steps.filter((step) => step.state === 'awaiting').map((step) => step.n));
+  const isOpen = status === 'running' || status === 'waiting';
+  const toolCalls = answers.flatMap(({ body }) => callsOf(body.parts)).map(({ id, name, args, raw }) => {
+    const result = results.get(id);
+    return { id, name, args: raw ?? args, ...(result && { result: result.result, isError: result.isError ?? false }) };
+  });
+  const approvals = answers
+    .flatMap(({ body }) => body.asks ?? [])
+    .filter((ask) => isOpen && waiting.has(ask.step))
+    .map(({ step, call, why }) => ({ id: `${run}:${step}`, call, why }));
+  return {
+    conversation, run, status, agent: request.agent, model: request.model,
+    text: textOf(answers.at(-1)?.body.parts ?? []), toolCalls, approvals,
+    usage: outcome?.usage ?? answers.reduce((sum, { body }) => addUsage(sum, body.usage), noUsage),
+    ...(outcome?.type === 'run_end' && { reason: outcome.reason }),
+    ...(outcome?.type === 'error' && { error: { code: outcome.code, message: outcome.message, hint: outcome.hint } }),
+    createdAt, endedAt,
+  };
+}

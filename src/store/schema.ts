@@ -1,0 +1,68 @@
+import type { Generated } from 'kysely';
+
+interface Owned {
+  tenant_id: string;
+  owner: string;
+}
+
+/** The tables as Kysely sees them. Texts that people or models choose are stored as `toColumn` writes them. */
+export interface Schema {
+  conversation: Owned & {
+    id: string;
+    version: number;
+    bytes: number;
+    active_run: string | null;
+    agent: string | null;
+    title: string | null;
+    parent: string | null;
+    parent_seq: number | null;
+    created_at: Generated<Date>;
+    updated_at: Generated<Date>;
+  };
+  tombstone: Owned & { conversation: string; version: number; hash: string; deleted_at: Generated<Date> };
+  journal: Owned & {
+    conversation: string;
+    seq: number;
+    run: string;
+    commit_n: number;
+    epoch: number;
+    kind: string;
+    body: string;
+    bytes_to: number;
+    at: Generated<Date>;
+  };
+  run: Owned & {
+    id: string;
+    position: Generated<number>;
+    conversation: string;
+    status: string;
+    epoch: number;
+    n: number;
+    lease_owner: string | null;
+    lease_until: Date | null;
+    cancelled: boolean;
+    request: string;
+    message: string | null;
+    message_seq: number | null;
+    outcome: string | null;
+    idempotency_key: string | null;
+    digest: string | null;
+    created_at: Generated<Date>;
+    started_at: Date | null;
+    active_since: Date | null;
+    changed_at: Generated<Date>;
+    ended_at: Date | null;
+  };
+  step: Owned & {
+    run: string;
+    n: number;
+    kind: string;
+    call: string | null;
+    state: string;
+    epoch: number;
+    answer: string | null;
+    usage: string | null;
+    started_at: Generated<Date>;
+    ended_at: Date | null;
+  };
+}
