@@ -36,7 +36,7 @@ export interface HomardInput {
   middleware?: readonly Middleware[];
   /** For every request, instead of the configured ones. */
   model?: Model;
-  /** Shaped like pino; console when absent. */
+  /** Shaped like pino; sentences on the console when absent. */
   logger?: Log;
   /** Keys of models; `process.env` when absent. */
   environment?: Record<string, string | undefined>;
@@ -49,13 +49,18 @@ export interface Homard extends AsyncDisposable {
   close(): Promise<void>;
 }
 
+const consoleLog: Log = {
+  warn: (_, message) => console.warn(message),
+  error: (_, message) => console.error(message),
+};
+
 const SYSTEM = `You are Homard, a helpful assistant. Answer in the language of the user. Use the tools you are given when \
 they help, and say plainly when something failed or is unknown.`;
 
 /** Builds a whole server without listening. Throws `config.*`, `store.*`. */
 export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   const config = configSchema.parse(input.config ?? {});
-  const { logger: log = console, environment = process.env, policy = askForWrites, middleware = [] } = input;
+  const { logger: log = consoleLog, environment = process.env, policy = askForWrites, middleware = [] } = input;
   const { limits, window } = config;
   await using stack = new AsyncDisposableStack();
   await mkdir(config.data, { recursive: true, mode: 0o700 });

@@ -82,6 +82,8 @@ export function createAgent(config: AgentConfig): Agent {
         { on: ({ event }) => (events.push(event), wake()), signal: watching.signal },
       );
       const over = submitted.watched.finally(() => ((isOver = true), wake()));
+      // Thrown to who iterates, whenever that is; nobody may do so any more.
+      over.catch(() => undefined);
       if (signal?.aborted) cancel();
       signal?.addEventListener('abort', cancel, { once: true });
       try {

@@ -72,6 +72,9 @@ export interface Execution {
   output: (text: string) => void;
 }
 
+/** What a timer can hold, about 25 days; a longer one would fire at once. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** Runs an allowed call; never rejects. A tool that ignores its signal is left behind when that aborts. */
 export async function execute(execution: Execution, signal: AbortSignal): Promise<ToolResultBody> {
   const { call, tool, args, key, timeoutMs, context, middleware, output } = execution;
@@ -83,7 +86,10 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
     controller.abort(new DOMException(why, 'AbortError'));
     stop(why);
   };
-  const timer = setTimeout(() => abort(`It ran longer than its limit of ${timeoutMs / 1000} s.`), timeoutMs);
+  const timer = setTimeout(
+    () => abort(`It ran longer than its limit of ${timeoutMs / 1000} s.`),
+    Math.min(timeoutMs, LONGEST_TIMER_MS),
+  );
   const onAbort = () => abort('The run was stopped.');
   signal.addEventListener('abort', onAbort, { once: true });
 
@@ -130,10 +136,13 @@ export async function recover(
   return failed(call, `${unknown} It was not repeated. Verify before repeating.`);
 }
 
-/** The model's calls with ids that are legal and unique in their run, and arguments parsed where they are JSON. */
+/**
+ * The model's calls with ids that are legal and unique in their run, and arguments parsed where they are JSON. Of an
+ * answer that was cut off, a call without arguments is one whose arguments are missing.
+ */
 export function toCallParts(
   raw: readonly { id: string; name: string; args: string }[],
-  options: { taken: Set<string>; tools: ReadonlyMap<string, Tool>; firstStep: number },
+  options: { taken: Set<string>; tools: ReadonlyMap<string, Tool>; firstStep: number; isCut: boolean },
 ): ToolCallPart[] {
   return raw.map(({ id, name, args }, index) => {
     const isUsable = /^[A-Za-z0-9_.:-]{1,64}$/.test(id) && !options.taken.has(id);
@@ -144,7 +153,7 @@ export function toCallParts(
     const extra = { ...(title !== undefined && title !== name && { title }), ...(icon !== undefined && { icon }) };
     const part = { type: 'tool_call' as const, id: unique, name, args: null as Json, ...extra };
     try {
-      return { ...part, args: args.trim() === '' ? {} : (JSON.parse(args) as Json) };
+      return { ...part, args: args.trim() === '' && !options.isCut ? {} : (JSON.parse(args) as Json) };
     } catch {
       return { ...part, raw: args };
     }

@@ -52,7 +52,8 @@ export interface RunEnvironment {
 export async function advance(claim: Claim, assembly: Assembly, environment: RunEnvironment): Promise<Claim | null> {
   const run = createRun(claim, assembly, environment);
   try {
-    await run.resume();
+    const unreadable = await run.resume();
+    if (unreadable) return unreadable.claim;
     for (;;) {
       if (environment.stopped()) return await run.stop();
       const next = (await run.settle()) ?? (await run.ask());
@@ -96,7 +97,18 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   let usage: Usage = noUsage;
 
   /** Reads what the run needs of the record: the window, and after a take-over what its steps were doing. */
-  async function resume(): Promise<void> {
+  async function resume(): Promise<End | undefined> {
+    try {
+      await read();
+      return undefined;
+    } catch (error) {
+      // What cannot be read stays as it is: the run ends without adding to it.
+      if (error instanceof AgentError && error.code === 'journal.state_unreadable') return await fail(error);
+      throw error;
+    }
+  }
+
+  async function read(): Promise<void> {
     const start = windowStart(total, assembly.window);
     const isFresh = commits === 0;
     const seq = Math.min(start.seq, claim.messageSeq - 1);
@@ -123,7 +135,9 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
         open.push({ step: step.n, part, state: step.state, ...(step.answer && { answer: step.answer }) });
       }
     }
-    if (claim.epoch > 1) live.notify({ type: 'warning', code: 'run.continued', message: 'This run was continued.' });
+    const isAnswered = open.some(({ state }) => state === 'ready');
+    if (claim.epoch > 1 && !isAnswered)
+      live.notify({ type: 'warning', code: 'run.continued', message: 'This run was continued.' });
   }
 
   /** Writes one commit and, once it is acknowledged, shows it. */
@@ -172,18 +186,13 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       if (body) results.push({ call, body });
     }
     const fresh = open.filter((call) => call.state === 'ready' && call.allowed);
+    for (const { part, answer, step, state } of open) {
+      if (!answer || state !== 'ready') continue;
+      const { effect, comment } = answer;
+      const id = `${run}:${step}`;
+      live.notify({ type: 'approval_decision', id, call: part.id, effect, ...(comment && { comment }) });
+    }
     if (fresh.length) {
-      for (const { part, answer, step } of fresh) {
-        if (!answer) continue;
-        const { effect, comment } = answer;
-        live.notify({
-          type: 'approval_decision',
-          id: `${run}:${step}`,
-          call: part.id,
-          effect,
-          ...(comment && { comment }),
-        });
-      }
       const steps = fresh.map(({ step, part }) => ({ ...doneStep(step, part), state: 'started' as const }));
       await commit('running', { steps });
     }
@@ -249,6 +258,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
 
   /** One model step: asks, and commits the answer with its calls. Undefined: there are calls to settle, or ask again. */
   async function ask(): Promise<End | undefined> {
+    if (stopped()) return undefined;
     if (modelSteps >= limits.steps)
       return await end('max_steps', `The run reached its limit of ${limits.steps} model calls.`);
     modelSteps++;
@@ -261,7 +271,8 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     }
     if (stopped()) return undefined;
     usage = addUsage(usage, answer.usage);
-    const parts = [...live.open().parts, ...toCallParts(raw, { taken, tools, firstStep: nextStep + 1 })];
+    const isCut = toReason(answer.reason) !== 'done';
+    const parts = [...live.open().parts, ...toCallParts(raw, { taken, tools, firstStep: nextStep + 1, isCut })];
     const calls = callsOf(parts);
     if (!calls.length && !textOf(parts) && answer.reason === 'stop') {
       if (!isNudged) {
@@ -333,7 +344,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   /** What was shown of an answer that will not be finished, so that the next turn knows of it. */
   function partial(): EntryBody[] {
     const { parts, voided } = live.open();
-    if (!parts.length) return [];
+    if (!parts.length && !voided) return [];
     const model = assembly.model.name;
     return [
       { kind: 'assistant', body: { parts, model, usage: noUsage, interrupted: true, ...(voided && { voided }) } },
@@ -347,7 +358,8 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     const hint = known ? error.hint : 'Send the message again. If it fails again, look at the server log.';
     const outcome: Outcome = { type: 'error', code, message, hint, usage, ms: elapsed() };
     const notice: EntryBody = { kind: 'notice', body: { code, message, hint } };
-    return await commit('failed', { entries: [...partial(), notice], outcome });
+    const isReadable = code !== 'journal.state_unreadable';
+    return await commit('failed', { entries: isReadable ? [...partial(), notice] : [], outcome });
   }
 
   /** The run was stopped from outside: ends it with what is true of its open calls, unless another worker goes on. */
@@ -355,10 +367,11 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     const why = stopped();
     if (why !== 'cancelled' && why !== 'timeout') throw new LostRun();
     const word = why === 'cancelled' ? 'the run was cancelled' : 'the run reached its time limit';
-    const results = open.map(({ part, state }) =>
+    // What is `allowed` here was to be started and did not come to it: settle() ends whatever it starts.
+    const results = open.map(({ part, state, allowed }) =>
       failed(
         part,
-        state === 'started'
+        state === 'started' && !allowed
           ? `Stopped because ${word}. It may or may not have taken effect.`
           : `Not executed because ${word}.`,
       ),
@@ -403,10 +416,11 @@ function utf8Length(text: string): number {
 
 /** Leaves a call that ignores its signal behind. */
 function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  if (signal.aborted) return Promise.reject(signal.reason as Error);
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason as Error);
-    signal.addEventListener('abort', abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+    const settle = () => signal.removeEventListener('abort', abort);
+    promise.then(resolve, reject).finally(settle);
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort, { once: true });
   });
 }

@@ -103,7 +103,10 @@ export function createCursor(after: Position | null, on: (emitted: Emitted) => v
     if (position.commit < commit) return undefined;
     if (position.k < STREAM) {
       if (position.commit === commit && position.k <= k) return undefined;
-      if (position.commit > commit && sawStream() && position.epoch !== epoch) restart(position);
+      // The restart stands in the segment that it makes void: whoever leaves after it has not seen this event yet.
+      if (position.commit > commit && sawStream() && position.epoch !== epoch) {
+        restart({ commit, epoch: position.epoch, k: STREAM });
+      }
     } else {
       if (position.commit === commit && sawStream()) {
         if (position.epoch < epoch) return undefined;

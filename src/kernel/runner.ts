@@ -1,5 +1,6 @@
 // Runs of one process: takes messages, advances what it has claimed, takes over what others left, and shows it all to
 // whoever watches. The rows of the journal are the truth; everything here may be lost at any moment.
+import { LONGEST_TIMER_MS } from './calls.ts';
 import { messageOf } from './errors.ts';
 import type { AgentEvent, Emitted, Position } from './events.ts';
 import { isTerminal } from './events.ts';
@@ -9,6 +10,7 @@ import type { Live } from './live.ts';
 import { createLive } from './live.ts';
 import type { Assembly, Stop } from './loop.ts';
 import { advance } from './loop.ts';
+import type { Middleware } from './middleware.ts';
 import type { Answer } from './policy.ts';
 import { createCursor, replay } from './replay.ts';
 
@@ -52,7 +54,7 @@ export interface Runner extends AsyncDisposable {
   submit(submission: Omit<Submission, 'worker'>, viewer?: Viewer): Promise<Submitted & { watched: Promise<void> }>;
   /**
    * Shows a run from after `after` (null: from its start) to its end, wherever it is advanced. Resolves after the terminal
-   * event or when `signal` aborts. Throws `journal.run_not_found`.
+   * event, when `signal` aborts, or when this runner is disposed. Throws `journal.run_not_found`.
    */
   watch(watched: Owner & { run: string; after: Position | null }, viewer: Viewer): Promise<void>;
   /** Ends a run. Undefined: this owner has no such run. */
@@ -84,16 +86,18 @@ export function createRunner(config: RunnerConfig): Runner {
       stopped ??= why;
       if (!controller.signal.aborted) controller.abort(new DOMException(why, 'AbortError'));
     };
-    const live = createLive(claim, (event) => observe(claim, event));
-    active.set(claim.run, { claim, live, stop });
+    let made: Assembly | undefined;
+    const live = createLive(claim, (event) => observe({ claim, event }, made?.middleware));
+    const entry: Active = { claim, live, stop };
+    active.set(claim.run, entry);
     if (claim.cancelled) stop('cancelled');
     for (const wake of startHints.get(claim.run) ?? []) wake();
     const run = async () => {
       let timer: ReturnType<typeof setTimeout> | undefined;
       try {
-        const made = await assembleOrFail(claim);
-        timer = setTimeout(stop, Math.max(0, made.limits.runMs - claim.ageMs), 'timeout');
-        observers.set(claim.run, made);
+        made = await assembleOrFail(claim);
+        const leftMs = Math.max(0, made.limits.runMs - claim.ageMs);
+        timer = setTimeout(stop, Math.min(leftMs, LONGEST_TIMER_MS), 'timeout');
         const environment = { journal, worker, live, signal: controller.signal, stopped: () => stopped };
         return await advance(claim, made, environment);
       } catch (error) {
@@ -102,14 +106,14 @@ export function createRunner(config: RunnerConfig): Runner {
         return null;
       } finally {
         clearTimeout(timer);
-        observers.delete(claim.run);
-        active.delete(claim.run);
+        // Its place may be its successor's, claimed by this very process.
+        if (active.get(claim.run) === entry) active.delete(claim.run);
         live.end();
       }
     };
-    const task = run().then((next) => {
+    const task = run().then((following) => {
       tasks.delete(task);
-      if (next) start(next);
+      if (following && !closing) start(following);
     });
     tasks.add(task);
     return live;
@@ -122,19 +126,18 @@ export function createRunner(config: RunnerConfig): Runner {
     const detach = live.attach((emitted) => {
       after = emitted.position ?? after;
       ended = isTerminal(emitted.event);
-      on(emitted);
+      guard(() => on(emitted));
     });
     signal.addEventListener('abort', detach, { once: true });
     await Promise.race([live.ended, aborted(signal)]);
-    if (!ended && !signal.aborted) await watch({ ...claim, after }, { on, signal });
+    if (!ended && !signal.aborted && !closing) await watch({ ...claim, after }, { on, signal });
   }
 
-  const observers = new Map<string, Assembly>();
-
-  function observe(claim: Claim, event: AgentEvent): void {
-    for (const layer of observers.get(claim.run)?.middleware ?? []) {
-      if (layer.event) guard(() => layer.event!(event, claim));
-    }
+  function observe(
+    { claim, event }: { claim: Claim; event: AgentEvent },
+    middleware: readonly Middleware[] = [],
+  ): void {
+    for (const layer of middleware) if (layer.event) guard(() => layer.event!(event, claim));
     if (onChange && event.type !== 'token' && event.type !== 'reasoning') guard(() => onChange({ claim, event }));
   }
 
@@ -214,9 +217,9 @@ export function createRunner(config: RunnerConfig): Runner {
     const cursor = createCursor(after, (emitted) => {
       if (ended || signal.aborted) return;
       ended = isTerminal(emitted.event);
-      on(emitted);
+      guard(() => on(emitted));
     });
-    while (!ended && !signal.aborted) {
+    while (!ended && !signal.aborted && !closing) {
       const live = active.get(run)?.live;
       const held: Emitted[] = [];
       let isCaughtUp = false;
@@ -227,11 +230,13 @@ export function createRunner(config: RunnerConfig): Runner {
         if (!record) throw journalError('run_not_found', `There is no run ${run}.`);
         for (const emitted of [...replay(record), ...held]) cursor.deliver(emitted);
         isCaughtUp = true;
-        if (live) await Promise.race([live.ended, aborted(signal)]);
+        // Who comes back after the end has nothing more to see.
+        ended ||= record.outcome !== null;
+        if (live && !ended) await Promise.race([live.ended, aborted(signal)]);
       } finally {
         detach?.();
       }
-      if (!ended && !signal.aborted && !active.has(run)) await pause(run, signal);
+      if (!ended && !signal.aborted && !closing && !active.has(run)) await pause(run, signal);
     }
   };
 
@@ -265,6 +270,7 @@ export function createRunner(config: RunnerConfig): Runner {
       closing = true;
       for (const timer of timers) clearInterval(timer);
       for (const { stop } of active.values()) stop('shutdown');
+      for (const hints of startHints.values()) for (const wake of hints) wake();
       while (tasks.size) await Promise.all(tasks);
       await journal.release(worker);
     },
@@ -284,6 +290,6 @@ const nothing: Omit<Assembly, 'model'> = {
   tools: new Map(),
   policy: { decide: () => ({ effect: 'deny', why: 'Nothing is assembled.' }) },
   middleware: [],
-  limits: { steps: 1, runMs: 60_000, toolMs: 60_000 },
+  limits: { steps: Number.POSITIVE_INFINITY, runMs: Number.POSITIVE_INFINITY, toolMs: 60_000 },
   window: { messages: 50, tokens: 100_000, resultChars: 50_000 },
 };

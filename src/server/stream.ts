@@ -2,7 +2,10 @@
 // stream), else as the body of a Response, so that any host with `fetch` can mount the server.
 import type { Context } from 'hono';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { Log } from '../kernel/index.ts';
+import { messageOf } from '../kernel/index.ts';
 import type { ServerEnvironment } from './context.ts';
+import { toErrorBody } from './errors.ts';
 import type { EventStream, Sink } from './sse.ts';
 import { createEventStream } from './sse.ts';
 
@@ -15,6 +18,7 @@ const HEADERS = {
 
 export interface StreamConfig {
   run: string;
+  log: Log;
   heartbeatMs: number;
   backlogBytes: number;
 }
@@ -29,7 +33,14 @@ export function respondWithEvents(c: Context<ServerEnvironment>, config: StreamC
   const leave = () => gone.abort(new DOMException('The reader is gone.', 'AbortError'));
   const run = (sink: Sink) => {
     const stream = createEventStream({ ...config, sink, onSlow: leave });
-    void fill(stream, gone.signal).finally(() => stream.end());
+    void fill(stream, gone.signal)
+      .catch((error: unknown) => {
+        // Only what is gone for good is told; after any other failure the reader comes back and goes on.
+        const { code, message, hint } = toErrorBody(error, c.get('requestId')).body.error;
+        if (code === 'journal.run_not_found') stream.sendRaw('error', { code, message, hint });
+        else config.log.warn({ err: error, run: config.run }, `An event stream broke: ${messageOf(error)}`);
+      })
+      .finally(() => stream.end());
   };
   if (outgoing) {
     outgoing.writeHead(200, headers);

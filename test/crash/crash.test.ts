@@ -1,7 +1,7 @@
 import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { createTemporaryPostgres } from '../../src/testing/postgres.ts';
 import type { Told } from './client.ts';
 import { talk } from './client.ts';
@@ -108,31 +108,23 @@ async function survives(world: World): Promise<void> {
   );
 }
 
-let world: World | undefined;
-afterEach(async () => {
-  await world?.[Symbol.asyncDispose]();
-  world = undefined;
-});
-
 describe('kill -9', () => {
   it(`B1 B2 B11 B16 B20 GOV-82 MEM-07 OBS-07: ${KILLS} kills of the embedded server lose and repeat nothing`, { timeout: 600_000 }, async () => {
-    world = await createWorld(1);
+    await using world = await createWorld(1);
     await survives(world);
   });
 
   it(`the same for ${KILLS} kills of two servers on one PostgreSQL`, { timeout: 600_000 }, async () => {
     await using database = await createTemporaryPostgres();
-    world = await createWorld(2, database.url);
+    await using world = await createWorld(2, database.url);
     await survives(world);
-    await world[Symbol.asyncDispose]();
-    world = undefined;
   });
 });
 
 describe('two servers on one PostgreSQL', () => {
   it("GOV-77 a killed server's run is continued by the other within 8 s", { timeout: 120_000 }, async () => {
     await using database = await createTemporaryPostgres();
-    world = await createWorld(2, database.url);
+    await using world = await createWorld(2, database.url);
     const [first, second] = world.servers as [ServerProcess, ServerProcess];
     const target = { addresses: () => [second.address], token: TOKEN };
     const started = talk({ ...target, addresses: () => [first.address] }, { conversation: 'a', text: 'go', accepted: () => undefined });
@@ -153,7 +145,7 @@ describe('two servers on one PostgreSQL', () => {
 
   it('GOV-77 a zombie (SIGSTOP, SIGCONT) changes nothing', { timeout: 120_000 }, async () => {
     await using database = await createTemporaryPostgres();
-    world = await createWorld(2, database.url);
+    await using world = await createWorld(2, database.url);
     const [zombie, other] = world.servers as [ServerProcess, ServerProcess];
     const told = [];
     for (let round = 0; round < 3; round++) {

@@ -6,7 +6,7 @@ import type { Caller } from '../../access/identity.ts';
 import type { Emitted, Json, Submission, UserBody } from '../../kernel/index.ts';
 import { textOf } from '../../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
-import { serverError, toErrorBody } from '../errors.ts';
+import { serverError } from '../errors.ts';
 import { parseBody } from '../request.ts';
 import { respondWithEvents } from '../stream.ts';
 import { newMessages } from './messages.ts';
@@ -31,7 +31,7 @@ const chatRequest = z.strictObject({
 export type ChatRequest = z.infer<typeof chatRequest>;
 
 export function chatRoutes(parts: ServerParts): Hono<ServerEnvironment> {
-  const { runner, journal, config } = parts;
+  const { runner, journal, config, log } = parts;
   const app = new Hono<ServerEnvironment>();
 
   app.post('/chat/stream', async (c) => {
@@ -44,16 +44,11 @@ export function chatRoutes(parts: ServerParts): Hono<ServerEnvironment> {
     let on: (emitted: Emitted) => void = (emitted) => early.push(emitted);
     const submitted = await runner.submit(submission, { on: (emitted) => on(emitted), signal: viewing.signal });
     const run = submitted.outcome === 'duplicate' ? submitted.run : submission.run;
-    return respondWithEvents(c, { ...config, run }, async (stream, gone) => {
+    return respondWithEvents(c, { ...config, log, run }, async (stream, gone) => {
       gone.addEventListener('abort', () => viewing.abort(), { once: true });
       on = stream.send;
       for (const emitted of early) stream.send(emitted);
-      try {
-        await submitted.watched;
-      } catch (error) {
-        const { code, message, hint } = toErrorBody(error, c.get('requestId')).body.error;
-        stream.sendRaw('error', { code, message, hint });
-      }
+      await submitted.watched;
       if (gone.aborted && !request.detach) await runner.cancel(caller, run);
     });
   });

@@ -3,14 +3,14 @@ import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { respondWithEvents } from '../stream.ts';
 
 /** GET /events: what changed in the caller's conversations, here and on other processes, for a second device. */
-export function feedRoutes({ feed, config }: ServerParts): Hono<ServerEnvironment> {
+export function feedRoutes({ feed, config, log }: ServerParts): Hono<ServerEnvironment> {
   const app = new Hono<ServerEnvironment>();
 
   app.get('/events', (c) => {
     const caller = c.get('caller');
     const last = c.req.header('last-event-id');
     const after = last !== undefined && !Number.isNaN(Date.parse(last)) ? new Date(last) : new Date();
-    return respondWithEvents(c, { ...config, run: '' }, (stream, gone) =>
+    return respondWithEvents(c, { ...config, log, run: '' }, (stream, gone) =>
       feed.follow(caller, { after, signal: gone }, (change) =>
         stream.sendRaw('run', change, change.changedAt),
       ),

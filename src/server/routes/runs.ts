@@ -4,13 +4,13 @@ import type { Position, RunRecord, Usage } from '../../kernel/index.ts';
 import { addUsage, callsOf, noUsage, parseEventId, textOf } from '../../kernel/index.ts';
 import { journalError } from '../../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
-import { serverError, toErrorBody } from '../errors.ts';
+import { serverError } from '../errors.ts';
 import { respondWithEvents } from '../stream.ts';
 
 /** A commit that no run reaches: its record comes without entries. */
 const NO_ENTRIES = 2_000_000_000;
 
-export function runRoutes({ runner, journal, config }: ServerParts): Hono<ServerEnvironment> {
+export function runRoutes({ runner, journal, config, log }: ServerParts): Hono<ServerEnvironment> {
   const app = new Hono<ServerEnvironment>();
   const notFound = (run: string) => journalError('run_not_found', `There is no run ${run.slice(0, 200)}.`);
 
@@ -25,14 +25,9 @@ export function runRoutes({ runner, journal, config }: ServerParts): Hono<Server
     const caller = c.get('caller');
     if (!(await journal.load(caller, run, NO_ENTRIES))) throw notFound(run);
     const after = positionOf(run, c.req.header('last-event-id') ?? c.req.query('lastEventId'));
-    return respondWithEvents(c, { ...config, run }, async (stream, gone) => {
-      try {
-        await runner.watch({ ...caller, run, after }, { on: stream.send, signal: gone });
-      } catch (error) {
-        const { code, message, hint } = toErrorBody(error, c.get('requestId')).body.error;
-        stream.sendRaw('error', { code, message, hint });
-      }
-    });
+    return respondWithEvents(c, { ...config, log, run }, (stream, gone) =>
+      runner.watch({ ...caller, run, after }, { on: stream.send, signal: gone }),
+    );
   });
 
   app.delete('/runs/:id', async (c) => {

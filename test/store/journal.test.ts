@@ -1,0 +1,198 @@
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import { sql } from 'kysely';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Journal } from '../../src/kernel/index.ts';
+import { noUsage } from '../../src/kernel/index.ts';
+import { fromColumn, toColumn } from '../../src/store/column.ts';
+import { createConversations } from '../../src/store/conversations.ts';
+import type { Database } from '../../src/store/database.ts';
+import { createSqlJournal } from '../../src/store/journal.ts';
+import { migrate } from '../../src/store/migrations/index.ts';
+import { openDatabase } from '../../src/store/open.ts';
+import { journalSuite } from '../../src/testing/journal.ts';
+import type { TemporaryPostgres } from '../../src/testing/postgres.ts';
+import { createTemporaryPostgres } from '../../src/testing/postgres.ts';
+import { copyTemplate } from '../../src/testing/store.ts';
+
+const backends = process.env.HOMARD_TEST_POSTGRES ? (['embedded', 'postgres'] as const) : (['embedded'] as const);
+const leaseMs = 600;
+
+describe.each(backends)('the journal on %s', (backend) => {
+  let database: Database;
+  let postgres: TemporaryPostgres | undefined;
+  let journal: Journal;
+  const directory = join(tmpdir(), `homard-journal-${crypto.randomUUID()}`);
+
+  beforeAll(async () => {
+    if (backend === 'postgres') postgres = await createTemporaryPostgres();
+    else await copyTemplate(join(directory, 'db'));
+    database = await openDatabase({ url: postgres?.url, directory });
+    await migrate(database.kysely);
+    journal = createSqlJournal(database, { leaseSeconds: leaseMs / 1000 });
+  });
+  afterAll(async () => {
+    await database[Symbol.asyncDispose]();
+    await postgres?.[Symbol.asyncDispose]();
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  for (const { name, run } of journalSuite) {
+    it(name, { timeout: 60_000 }, () =>
+      run(() => Promise.resolve({ journal, leaseMs, wait: (ms) => sleep(ms), close: () => Promise.resolve() })),
+    );
+  }
+
+  const key = (conversation: string) => ({ tenant: 't', owner: 'o', conversation });
+  const message = (text: string) => ({ parts: [{ type: 'text' as const, text }] });
+
+  async function begin(conversation: string) {
+    const run = crypto.randomUUID();
+    const request = { agent: 'a', model: 'm' };
+    const submitted = await journal.submit({ ...key(conversation), run, message: message('hi'), request, worker: 'w' });
+    if (submitted.outcome !== 'claimed') throw new Error(submitted.outcome);
+    return submitted.claim;
+  }
+
+  it('one bad commit in a batch fails alone', async () => {
+    const claims = await Promise.all(['x1', 'x2', 'x3', 'x4'].map((name) => begin(`batch ${name}`)));
+    const results = await Promise.allSettled(
+      claims.map((claim, i) =>
+        journal.commit({
+          ...claim,
+          worker: 'w',
+          status: 'running',
+          steps: i === 2 ? [{ n: 0, kind: 'tool', call: 'nul \0', state: 'done' }] : [],
+          entries: [{ kind: 'assistant', body: { parts: [], model: 'm', usage: noUsage } }],
+        }),
+      ),
+    );
+    expect(results.map((result) => result.status)).toEqual(['fulfilled', 'fulfilled', 'rejected', 'fulfilled']);
+  });
+
+  it('GOV-78 what cannot be read is refused as such, and stays as it is', async () => {
+    for (const [name, change] of Object.entries({
+      truncated: sql`update journal set body = left(body, 9) where conversation = 'truncated'`,
+      future: sql`update journal set kind = 'hologram' where conversation = 'future'`,
+      shape: sql`update journal set body = '{"parts":[{"type":"smell"}]}' where conversation = 'shape'`,
+    })) {
+      await begin(name);
+      await change.execute(database.kysely);
+      const rows = () => sql`select kind, body from journal where conversation = ${name}`.execute(database.kysely);
+      const before = (await rows()).rows;
+      await expect(journal.history(key(name), { seq: 0, bytes: 0 })).rejects.toMatchObject({
+        code: 'journal.state_unreadable',
+      });
+      await expect(createConversations(database).entries(key(name), { after: 0, limit: 10 })).rejects.toMatchObject({
+        code: 'journal.state_unreadable',
+      });
+      expect((await rows()).rows).toEqual(before);
+    }
+  });
+
+  it('GOV-78 GOV-81 a database of a newer release is refused and not touched', async () => {
+    await sql`insert into kysely_migration(name, timestamp) values ('9999_future', '2030')`.execute(database.kysely);
+    try {
+      await expect(migrate(database.kysely)).rejects.toMatchObject({ code: 'store.newer_schema' });
+    } finally {
+      await sql`delete from kysely_migration where name = '9999_future'`.execute(database.kysely);
+    }
+    expect(await migrate(database.kysely)).toEqual([]);
+  });
+
+  it(
+    'GOV-75 10,000 unconditional writes in any interleaving each get their own version',
+    { timeout: 120_000 },
+    async () => {
+      const claims = await Promise.all(Array.from({ length: 20 }, (_, i) => begin(`interleaved ${i}`)));
+      const versions = await Promise.all(
+        claims.map(async (claim) => {
+          const own: number[] = [];
+          for (let commits = 0; commits < 500; commits++) {
+            const entries = [{ kind: 'notice' as const, body: { code: 'c', message: 'm' } }];
+            const done = await journal.commit({
+              ...claim,
+              commits,
+              worker: 'w',
+              status: 'running',
+              entries,
+              steps: [],
+            });
+            if (done.outcome === 'done') own.push(done.version);
+          }
+          return own;
+        }),
+      );
+      for (const own of versions) expect(own).toEqual(Array.from({ length: 500 }, (_, i) => i + 2));
+    },
+  );
+
+  if (backend === 'postgres') {
+    it(
+      'MEM-05 an append costs the same at 10 and at 10,000 entries: less than 64 KiB of log',
+      { timeout: 120_000 },
+      async () => {
+        const claim = await begin('long');
+        const entry = {
+          kind: 'assistant' as const,
+          body: { parts: [{ type: 'text' as const, text: 'x'.repeat(1000) }], model: 'm', usage: noUsage },
+        };
+        const position = async () =>
+          (await sql<{ at: string }>`select (pg_current_wal_lsn() - '0/0')::text as at`.execute(database.kysely))
+            .rows[0]!.at;
+        let commits = 0;
+        const write = async (count: number) => {
+          const entries = Array.from({ length: count }, () => entry);
+          await journal.commit({ ...claim, commits: commits++, worker: 'w', status: 'running', entries, steps: [] });
+        };
+        await write(10);
+        for (let i = 0; i < 10; i++) await write(1000);
+        await sql`checkpoint`.execute(database.kysely);
+        const before = Number(await position());
+        await write(1);
+        const bytes = Number(await position()) - before;
+        expect(bytes).toBeLessThan(65_536);
+        const started = performance.now();
+        const all = await journal.history(claim, { seq: 0, bytes: 0 });
+        console.log(
+          `append 10,012: ${bytes} bytes of log; 10 MB conversation read whole in ${Math.round(performance.now() - started)} ms`,
+        );
+        expect(all).toHaveLength(10_012);
+        expect(all.at(-1)!.bytesTo).toBeGreaterThan(10_000_000);
+      },
+    );
+
+    it('several processes that migrate one fresh database at once all succeed', async () => {
+      await using fresh = await createTemporaryPostgres();
+      const opened = await Promise.all([1, 2, 3].map(() => openDatabase({ url: fresh.url, directory })));
+      try {
+        const applied = await Promise.all(opened.map((one) => migrate(one.kysely)));
+        expect(applied.flat()).toEqual(['0001_core']);
+      } finally {
+        for (const one of opened) await one[Symbol.asyncDispose]();
+      }
+    });
+  }
+});
+
+describe('columns', () => {
+  it('GOV-79 any string goes into a column and back, and two strings never become one', () => {
+    const unit = fc.oneof(
+      fc.string({ unit: 'binary', maxLength: 2 }),
+      fc.constantFrom('%', '\0', '\ud800', '\udfff', '%0000', '00', 'd800'),
+    );
+    const text = fc.array(unit, { maxLength: 8 }).map((units) => units.join(''));
+    fc.assert(
+      fc.property(text, text, (a, b) => {
+        expect(fromColumn(toColumn(a))).toBe(a);
+        expect(toColumn(a)).not.toMatch(/\0/);
+        expect(toColumn(a).isWellFormed()).toBe(true);
+        if (a !== b) expect(toColumn(a)).not.toBe(toColumn(b));
+      }),
+      { numRuns: 5000 },
+    );
+  });
+});
