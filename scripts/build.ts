@@ -47,7 +47,8 @@ async function startsAndAnswers(cwd: string): Promise<void> {
     const headers = { authorization: 'Bearer t', 'content-type': 'application/json' };
     const answer = await fetch(`${address}/chat`, { method: 'POST', headers, body: '{"query":"hello"}' });
     const body = (await answer.json()) as { status?: string; text?: string };
-    if (body.status !== 'done' || !body.text) throw new Error(`the packed server ${version} answered ${JSON.stringify(body)}`);
+    if (body.status !== 'done' || !body.text)
+      throw new Error(`the packed server ${version} answered ${JSON.stringify(body)}`);
   } finally {
     child.kill('SIGTERM');
     await new Promise((done) => child.once('exit', done));

@@ -68,7 +68,11 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   await migrate(database.kysely);
   if (database.kind === 'pglite') {
     // The directory lock proves that nobody else lives: whatever was running is free at once.
-    await database.kysely.updateTable('run').set({ lease_until: new Date(0) }).where('status', '=', 'running').execute();
+    await database.kysely
+      .updateTable('run')
+      .set({ lease_until: new Date(0) })
+      .where('status', '=', 'running')
+      .execute();
   }
   const journal = createSqlJournal(database);
   const conversations = createConversations(database);
@@ -94,7 +98,11 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
     : await createSignIn({ directory: config.data, owner, ...(input.token !== undefined && { token: input.token }) });
   const isLocal = input.identity === undefined;
   const app = createHttpApp({
-    runner, journal, conversations, feed, log,
+    runner,
+    journal,
+    conversations,
+    feed,
+    log,
     identity: input.identity ?? signIn!.identity,
     ...(signIn && { signIn }),
     resolve: assembler.resolve,

@@ -28,7 +28,10 @@ Configuration: homard.config.yaml, or the environment: HOMARD_PORT, HOMARD_HOST,
 HOMARD_TOKEN; keys of models: OPENAI_API_KEY, OPENAI_BASE_URL, DEEPSEEK_API_KEY, DASHSCOPE_API_KEY.
 --debug prints the stack of an error.`;
 
-const log = pino({ level: process.env.HOMARD_LOG ?? 'warn', name: 'homard' }, pino.destination({ dest: 2, sync: true }));
+const log = pino(
+  { level: process.env.HOMARD_LOG ?? 'warn', name: 'homard' },
+  pino.destination({ dest: 2, sync: true }),
+);
 
 async function main(arguments_: string[]): Promise<void> {
   const command = arguments_.find((argument) => !argument.startsWith('-')) ?? 'start';
@@ -68,7 +71,9 @@ async function start(config: Config): Promise<void> {
   console.log(`Homard ${version} listens on ${address}`);
   console.log(`Sign in (once, within 15 minutes): ${linkTo(address, await createSignInCode(config.data))}`);
   if (!isLoopback(config.host)) {
-    console.warn(`Warning: ${config.host} is reachable by others. Put TLS in front of it, or set HOMARD_HOST=127.0.0.1.`);
+    console.warn(
+      `Warning: ${config.host} is reachable by others. Put TLS in front of it, or set HOMARD_HOST=127.0.0.1.`,
+    );
   }
 
   let isStopping = false;
@@ -95,7 +100,8 @@ function listen(server: Server, { host, port }: Config): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       const kind = error.code === 'EADDRINUSE' ? 'port_in_use' : 'cannot_listen';
-      const message = kind === 'port_in_use' ? `Port ${port} of ${host} is in use.` : `Cannot listen on ${host}:${port}.`;
+      const message =
+        kind === 'port_in_use' ? `Port ${port} of ${host} is in use.` : `Cannot listen on ${host}:${port}.`;
       reject(cliError(kind, message, { cause: error }));
     });
     server.listen(port, host, resolve);

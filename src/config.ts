@@ -12,13 +12,26 @@ export const configError = defineErrors('config', {
 });
 
 export const configSchema = z.strictObject({
-  host: z.string().default('127.0.0.1').describe('Address to listen on. Anything but a loopback address is reachable by others.'),
+  host: z
+    .string()
+    .default('127.0.0.1')
+    .describe('Address to listen on. Anything but a loopback address is reachable by others.'),
   port: z.int().min(0).max(65_535).default(4680).describe('TCP port; 0 takes a free one.'),
-  hosts: z.array(z.string()).default([]).describe('Further host names (with or without port) under which pages may call the server.'),
-  data: z.string().default('.homard').describe('Directory of the embedded database, secrets and files; relative to the working directory.'),
+  hosts: z
+    .array(z.string())
+    .default([])
+    .describe('Further host names (with or without port) under which pages may call the server.'),
+  data: z
+    .string()
+    .default('.homard')
+    .describe('Directory of the embedded database, secrets and files; relative to the working directory.'),
   bodyLimitBytes: z.int().min(1024).default(5_000_000).describe('Largest request body, in bytes.'),
   heartbeatSeconds: z.number().min(0.05).default(15).describe('Pause between heartbeats in event streams, in seconds.'),
-  backlogBytes: z.int().min(1024).default(1_000_000).describe('How far a reader of an event stream may be behind, in bytes.'),
+  backlogBytes: z
+    .int()
+    .min(1024)
+    .default(1_000_000)
+    .describe('How far a reader of an event stream may be behind, in bytes.'),
   system: z.string().max(100_000).optional().describe('System prompt of the assistant; a short one when absent.'),
   limits: z
     .strictObject({
@@ -31,7 +44,11 @@ export const configSchema = z.strictObject({
     .strictObject({
       messages: z.int().min(4).default(50).describe('Entries of a conversation that the model sees at most.'),
       tokens: z.int().min(1000).default(100_000).describe('The same in tokens, as estimated from bytes.'),
-      resultChars: z.int().min(1000).default(50_000).describe('Longer tool results are shown by head and tail. Characters.'),
+      resultChars: z
+        .int()
+        .min(1000)
+        .default(50_000)
+        .describe('Longer tool results are shown by head and tail. Characters.'),
     })
     .prefault({}),
   models: modelsConfig.prefault({}),
@@ -72,7 +89,9 @@ export function loadConfig(environment: Environment = process.env): Config {
 function toConfig(value: unknown, source: string): z.output<typeof configSchema> {
   const result = configSchema.safeParse(value);
   if (result.success) return result.data;
-  const problems = result.error.issues.map(({ path, message }) => `${path.map(String).join('.') || 'top level'}: ${message}`);
+  const problems = result.error.issues.map(
+    ({ path, message }) => `${path.map(String).join('.') || 'top level'}: ${message}`,
+  );
   throw configError('invalid', `${source} is not valid: ${problems.join('; ')}`);
 }
 

@@ -32,7 +32,10 @@ export function createAssembler(
   function agentOf(name: string | undefined) {
     const agent = name === undefined ? agents.values().next().value : agents.get(name);
     if (agent) return agent;
-    throw agentsError('unknown', `There is no agent "${name?.slice(0, 100)}". There are: ${[...agents.keys()].join(', ')}.`);
+    throw agentsError(
+      'unknown',
+      `There is no agent "${name?.slice(0, 100)}". There are: ${[...agents.keys()].join(', ')}.`,
+    );
   }
 
   return {

@@ -81,6 +81,10 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
   const started = performance.now();
   const elapsed = () => Math.round(performance.now() - started);
   const controller = new AbortController();
+  let isOver = false;
+  const show = (text: string) => {
+    if (!isOver && !controller.signal.aborted) output(text);
+  };
   const { promise: stopped, resolve: stop } = Promise.withResolvers<string>();
   const abort = (why: string) => {
     controller.abort(new DOMException(why, 'AbortError'));
@@ -94,7 +98,9 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
   signal.addEventListener('abort', onAbort, { once: true });
 
   const base = async (): Promise<Json> =>
-    toResult(await tool.run(args as never, { ...context, key, call: call.id, signal: controller.signal, output }));
+    toResult(
+      await tool.run(args as never, { ...context, key, call: call.id, signal: controller.signal, output: show }),
+    );
   const chain = middleware.reduceRight<() => Promise<Json>>(
     (next, layer) => (layer.tool ? () => layer.tool!({ id: call.id, tool, args }, next, context) : next),
     base,
@@ -112,6 +118,7 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
     if (!controller.signal.aborted) return failed(call, `The tool failed: ${messageOf(error)}`, elapsed());
     return failed(call, `${await stopped} It may or may not have taken effect.`, elapsed());
   } finally {
+    isOver = true;
     clearTimeout(timer);
     signal.removeEventListener('abort', onAbort);
   }

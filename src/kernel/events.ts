@@ -7,7 +7,7 @@ export type AgentEvent =
   | { type: 'token'; text: string }
   | { type: 'tool_call'; calls: { id: string; name: string; title: string; icon?: string; args: Json }[] }
   | { type: 'tool_output'; id: string; text: string }
-  | { type: 'tool_result'; results: { id: string; name: string; result: Json; isError: boolean; ms: number }[] }
+  | { type: 'tool_result'; results: ToolResult[] }
   | { type: 'approval_request'; id: string; call: string; why: string; rule?: string }
   | { type: 'approval_decision'; id: string; call: string; effect: 'allow' | 'deny'; comment?: string }
   | { type: 'step_restart' }
@@ -15,6 +15,16 @@ export type AgentEvent =
   | { type: 'usage'; usage: Usage; model: string }
   | { type: 'run_end'; reason: EndReason; usage: Usage; ms: number }
   | { type: 'error'; code: string; message: string; hint: string };
+
+export interface ToolResult {
+  id: string;
+  name: string;
+  result: Json;
+  isError: boolean;
+  ms: number;
+  /** The arguments that a person gave instead of the model's. */
+  args?: Json;
+}
 
 /** `done`: the model finished; `length`, `content_filter`: it was cut by its host; `max_steps`: our limit. */
 export type EndReason = 'done' | 'length' | 'content_filter' | 'max_steps' | 'cancelled';

@@ -158,13 +158,15 @@ export interface Journal {
   claim(worker: string, limit: number): Promise<Claim[]>;
   /** Writes one commit if epoch and counter match, and renews the lease. */
   commit(commit: Commit): Promise<Committed>;
-  /** Renews every lease of this worker. Its runs that are not in the answer are lost; `cancelled` ones must end. */
-  renew(worker: string): Promise<{ run: string; epoch: number; cancelled: boolean }[]>;
+  /**
+   * Renews the leases of these runs of this worker. Those that are not in the answer are lost; `cancelled` ones must end.
+   */
+  renew(worker: string, runs: readonly string[]): Promise<{ run: string; epoch: number; cancelled: boolean }[]>;
   /** Gives up every lease of this worker, so that another one goes on at once. */
   release(worker: string): Promise<void>;
   /**
-   * The entries that begin after entry `seq` and end after byte `bytes`, of forks with the prefix they share, in order.
-   * Throws `journal.state_unreadable`.
+   * The entries after entry `seq` that end after byte `bytes`, of forks with the prefix they share, in order. Where this
+   * cuts a turn, the message that opened it and the step before the cut come first. Throws `journal.state_unreadable`.
    */
   history(key: ConversationKey, after: { seq: number; bytes: number }): Promise<Entry[]>;
   /** A run with its steps and its entries after a commit (-1: all); undefined when it is not this owner's. */

@@ -42,7 +42,9 @@ export function createLive(start: { commits: number; epoch: number }, observe?: 
   return {
     ended,
     stream(type, text, metadata) {
-      if (parts.at(-1)?.type !== type) parts.push({ type, text: '' });
+      const last = parts.at(-1);
+      const isOpen = last?.type === type && !(last.type === 'reasoning' && last.metadata !== undefined);
+      if (!isOpen) parts.push({ type, text: '' });
       const part = parts.at(-1)!;
       part.text += text;
       if (metadata !== undefined && part.type === 'reasoning') part.metadata = metadata;

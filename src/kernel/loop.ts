@@ -5,7 +5,9 @@ import type { CallTools, Checked } from './calls.ts';
 import { check, execute, failed, recover, toCallParts } from './calls.ts';
 import { AgentError, messageOf } from './errors.ts';
 import type { EndReason, Outcome } from './events.ts';
-import type { Claim, Commit, Entry, EntryBody, Journal, Step, StepChange } from './journal.ts';
+import type { Claim, EntryBody, Journal, Step, StepChange } from './journal.ts';
+import type { End } from './ledger.ts';
+import { createLedger, LostRun } from './ledger.ts';
 import type { Live } from './live.ts';
 import type { Ask, ToolCallPart, ToolResultBody, Usage } from './messages.ts';
 import { addUsage, callsOf, noUsage, textOf } from './messages.ts';
@@ -13,8 +15,8 @@ import type { RunContext } from './middleware.ts';
 import type { FinishReason, Model, ModelFinish, ModelRequest, ToolSpec } from './model.ts';
 import type { Answer } from './policy.ts';
 import type { Window } from './project.ts';
-import { project, windowStart } from './project.ts';
-import { eventsOf, runStart } from './replay.ts';
+import { project } from './project.ts';
+import { runStart } from './replay.ts';
 
 export interface Limits {
   /** Model calls a run. */
@@ -65,9 +67,6 @@ export async function advance(claim: Claim, assembly: Assembly, environment: Run
   }
 }
 
-/** Another worker has the run: nothing of ours may be written or shown any more. */
-class LostRun extends Error {}
-
 interface OpenCall {
   step: number;
   part: ToolCallPart;
@@ -77,19 +76,16 @@ interface OpenCall {
   allowed?: Extract<Checked, { state: 'allowed' }>;
 }
 
-type End = { claim: Claim | null };
-
 function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment) {
-  const { journal, live, signal, worker, stopped } = environment;
+  const { live, signal, stopped } = environment;
   const { limits, tools, middleware } = assembly;
-  const { run, tenant, owner, conversation, epoch } = claim;
+  const { run, tenant, owner, conversation } = claim;
   const context: RunContext = { run, tenant, owner, conversation };
   const specs: readonly ToolSpec[] = [...tools.values()].map((tool) => tool.spec);
   const begun = performance.now() - claim.ageMs;
   const taken = new Set<string>();
-  const total = { seq: claim.version, bytes: claim.bytes };
-  let commits = claim.commits;
-  let entries: Entry[] = [];
+  const ledger = createLedger(claim, environment);
+  const { commit } = ledger;
   let open: OpenCall[] = [];
   let nextStep = 0;
   let modelSteps = 0;
@@ -109,16 +105,8 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   }
 
   async function read(): Promise<void> {
-    const start = windowStart(total, assembly.window);
-    const isFresh = commits === 0;
-    const seq = Math.min(start.seq, claim.messageSeq - 1);
-    entries = await journal.history(claim, { seq, bytes: isFresh ? Math.min(start.bytes, claim.bytes - 1) : 0 });
-    if (isFresh) {
-      live.committed(0, [runStart(claim, claim.startedAt)]);
-      return;
-    }
-    const record = await journal.load(claim, run, -1);
-    if (!record) throw new LostRun();
+    const record = await ledger.read(assembly.window);
+    if (!record) return live.committed(0, [runStart(claim, claim.startedAt)]);
     const parts = new Map<string, ToolCallPart>();
     for (const entry of record.entries) {
       if (entry.kind !== 'assistant') continue;
@@ -138,40 +126,6 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     const isAnswered = open.some(({ state }) => state === 'ready');
     if (claim.epoch > 1 && !isAnswered)
       live.notify({ type: 'warning', code: 'run.continued', message: 'This run was continued.' });
-  }
-
-  /** Writes one commit and, once it is acknowledged, shows it. */
-  async function commit(
-    status: Commit['status'],
-    change: { entries?: EntryBody[]; steps?: StepChange[]; outcome?: Outcome },
-  ): Promise<End> {
-    const { entries: added = [], steps = [], outcome } = change;
-    const done = await journal.commit({
-      ...context,
-      epoch,
-      commits,
-      worker,
-      status,
-      entries: added,
-      steps,
-      ...(outcome && { outcome }),
-    });
-    if (done.outcome === 'lost') throw new LostRun();
-    commits++;
-    keep(added, done.version);
-    live.committed(commits, eventsOf(added, run, outcome));
-    return { claim: done.next };
-  }
-
-  /** Keeps what was committed as the projection needs it. Sizes are exact enough for it: the journal has the true ones. */
-  function keep(added: EntryBody[], version: number): void {
-    const at = new Date().toISOString();
-    for (const [index, entry] of added.entries()) {
-      const bytes = utf8Length(JSON.stringify(entry.body));
-      total.bytes += bytes;
-      total.seq = version - added.length + index + 1;
-      entries.push({ ...entry, seq: total.seq, run, commit: commits, epoch, bytes, bytesTo: total.bytes, at });
-    }
   }
 
   const doneStep = (n: number, part: ToolCallPart): StepChange => ({ n, kind: 'tool', call: part.id, state: 'done' });
@@ -241,7 +195,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       const waits = !pending && open.length > 0 && !stop;
       if (batch.length || waits) {
         const end = await commit(waits ? 'waiting' : 'running', {
-          entries: batch.map(({ body }) => ({ kind: 'tool_result' as const, body })),
+          entries: batch.map(({ call, body }) => ({ kind: 'tool_result' as const, body: withEdit(call, body) })),
           steps: batch.map(({ call }) => doneStep(call.step, call.part)),
         });
         if (waits) return end;
@@ -286,8 +240,8 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   }
 
   async function callModel(raw: { id: string; name: string; args: string }[]): Promise<ModelFinish> {
-    const messages = project(entries, assembly.window);
-    const last = entries.at(-1);
+    const messages = project(ledger.entries, assembly.window);
+    const last = ledger.entries.at(-1);
     if (isNudged && last?.kind === 'assistant') messages.push({ role: 'user', parts: [{ type: 'text', text: NUDGE }] });
     let request: ModelRequest = { system: assembly.system, messages, tools: specs };
     for (const layer of middleware) if (layer.model) request = await layer.model(request, context);
@@ -391,6 +345,10 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   return { resume, settle, ask, stop };
 }
 
+function withEdit({ answer }: OpenCall, body: ToolResultBody): ToolResultBody {
+  return answer?.args === undefined ? body : { ...body, args: answer.args };
+}
+
 /** Asked once when a model only thought, or said nothing. */
 const NUDGE = 'Please give your answer now, as text.';
 
@@ -403,15 +361,6 @@ function toReason(reason: FinishReason): EndReason {
 function emptyAnswer(model: string): AgentError {
   const kind = { status: 502, hint: 'Send the message again, or choose another model.' };
   return new AgentError('models.empty_answer', kind, `${model} answered with nothing, twice.`);
-}
-
-function utf8Length(text: string): number {
-  let bytes = text.length;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code > 0x7f) bytes += code > 0x7ff && (code < 0xd800 || code > 0xdfff) ? 2 : 1;
-  }
-  return bytes;
 }
 
 /** Leaves a call that ignores its signal behind. */

@@ -223,8 +223,10 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
       if (run.status !== 'running' || run.commits !== commit.commits) return { outcome: 'lost' };
       return applyCommit(run, commit);
     },
-    async renew(worker) {
-      const own = [...runs.values()].filter((run) => run.worker === worker && run.status === 'running');
+    async renew(worker, names) {
+      const own = names
+        .flatMap((name) => runs.get(name) ?? [])
+        .filter((run) => run.worker === worker && run.status === 'running');
       for (const run of own) run.leaseUntil = now() + leaseMs;
       return own.map(({ run, epoch, cancelled }) => ({ run, epoch, cancelled }));
     },
@@ -235,7 +237,13 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     },
     async history(key, after) {
       const entries = conversations.get(nameOf(key))?.entries ?? [];
-      return clone(entries.filter((entry) => entry.seq > after.seq && entry.bytesTo > after.bytes));
+      const first = entries.findIndex((entry) => entry.seq > after.seq && entry.bytesTo > after.bytes);
+      if (first < 0) return [];
+      if (opens(entries[first]!)) return clone(entries.slice(first));
+      const before = entries.slice(0, first);
+      const step = before.findLastIndex(({ kind }) => kind !== 'tool_result' && kind !== 'notice');
+      const opener = before.findLastIndex(opens);
+      return clone([...(opener >= 0 && opener < step ? [before[opener]!] : []), ...entries.slice(Math.max(0, step))]);
     },
     async load(owner, name, afterCommit) {
       const run = ownRun(owner, name);
@@ -278,6 +286,8 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     },
   };
 }
+
+const opens = ({ kind }: Entry): boolean => kind === 'user' || kind === 'summary';
 
 /** The outcome of a run that was cancelled before it began. */
 export const cancelledOutcome = {

@@ -66,6 +66,8 @@ export interface ToolResultBody {
   isError?: true;
   /** Milliseconds that the tool ran; 0 when it did not run. */
   ms: number;
+  /** The arguments that a person gave instead of the model's. */
+  args?: Json;
 }
 
 export interface NoticeBody {

@@ -16,7 +16,8 @@ export interface ModelRequest {
 
 /**
  * What a model says, in the order in which it says it. `tool_call` comes whole: `args` is the JSON text as the model
- * wrote it, which may be broken or empty. `restart` makes everything since the call's start void: the answer begins anew.
+ * wrote it, which may be broken or empty. `metadata` (a signature) ends a reasoning part; its text may be empty.
+ * `restart` makes everything since the call's start void: the answer begins anew.
  */
 export type ModelPart =
   | { type: 'text'; text: string }

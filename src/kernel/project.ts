@@ -7,8 +7,8 @@ import { callsOf } from './messages.ts';
 
 /**
  * How much of a conversation a model sees. When `messages` entries or `tokens` are exceeded the prompt starts about half
- * a window later, at a user message, and stays there until the other half is full: its prefix is equal from turn to turn,
- * so the provider's prompt cache works. A turn longer than the window keeps its user message and its newest part.
+ * a window later and stays there until the other half is full: its prefix is equal from turn to turn, so the provider's
+ * prompt cache works. A turn that is cut keeps the message that opened it and its newest steps.
  */
 export interface Window {
   messages: number;
@@ -22,14 +22,23 @@ export const defaultWindow: Window = { messages: 50, tokens: 100_000, resultChar
 /** Stored bytes a token, low on purpose: JSON has overhead, and a Chinese character is 3 bytes and about one token. */
 export const BYTES_PER_TOKEN = 3;
 
-/** The place before which nothing is shown: computed from totals alone, so it needs no state and moves in half windows. */
+/**
+ * The place before which nothing is shown: computed from totals alone, so it needs no state and moves in half windows. One
+ * entry and a quarter of the bytes are left for the message that opened a turn which is cut in its middle.
+ */
 export function windowStart(total: { seq: number; bytes: number }, window: Window): { seq: number; bytes: number } {
   const cut = (size: number, max: number) => {
     const half = Math.max(1, max >> 1);
     return size <= max ? 0 : half * Math.ceil((size - max) / half);
   };
-  return { seq: cut(total.seq, window.messages), bytes: cut(total.bytes, window.tokens * BYTES_PER_TOKEN) };
+  return {
+    seq: cut(total.seq, Math.max(1, window.messages - 1)),
+    bytes: cut(total.bytes, bytesOf(window) - openerBytes(window)),
+  };
 }
+
+const bytesOf = (window: Window): number => window.tokens * BYTES_PER_TOKEN;
+const openerBytes = (window: Window): number => bytesOf(window) >> 2;
 
 export function project(entries: readonly Entry[], window: Window): Message[] {
   const messages: Message[] = [];
@@ -53,15 +62,21 @@ function inWindow(entries: readonly Entry[], window: Window): readonly Entry[] {
   if (!last) return [];
   const start = windowStart({ seq: last.seq, bytes: last.bytesTo }, window);
   const isInside = (entry: Entry) => entry.seq > start.seq && entry.bytesTo - entry.bytes >= start.bytes;
-  const first = entries.findIndex((entry) => opens(entry) && isInside(entry));
-  if (first >= 0) return entries.slice(first);
-  // One turn is longer than the window: its user message, then whole steps from its newest part.
-  const user = entries.findLastIndex(opens);
-  if (user < 0) return [];
-  const isStep = (entry: Entry, index: number) => index > user && entry.kind === 'assistant';
-  let from = entries.findIndex((entry, index) => isStep(entry, index) && isInside(entry));
+  const first = entries.findIndex(isInside);
+  const inside = first < 0 ? entries.length : first;
+  if (inside < entries.length && opens(entries[inside]!)) return entries.slice(inside);
+  // The window starts within a turn: it shows the message that opened it, then its whole steps from there on.
+  const opener = entries.slice(0, inside).findLastIndex(opens);
+  const next = entries.findIndex((entry, index) => index >= inside && opens(entry));
+  const end = next < 0 ? entries.length : next;
+  const isNewest = next < 0;
+  if (opener < 0 || (!isNewest && entries[opener]!.bytes > openerBytes(window)))
+    return isNewest ? [] : entries.slice(next);
+  const isStep = (entry: Entry, index: number) => entry.kind === 'assistant' && index > opener && index < end;
+  let from = entries.findIndex((entry, index) => index >= inside && isStep(entry, index));
+  if (from < 0 && !isNewest) return entries.slice(next);
   if (from < 0) from = entries.findLastIndex(isStep);
-  return from < 0 ? [entries[user]!] : [entries[user]!, ...entries.slice(from)];
+  return from < 0 ? [entries[opener]!] : [entries[opener]!, ...entries.slice(from)];
 }
 
 const opens = (entry: Entry): boolean => entry.kind === 'user' || entry.kind === 'summary';
@@ -94,8 +109,11 @@ function makeMessage(entry: Entry): Message | null {
       return { role: 'assistant', parts: [...parts, ...mark], model };
     }
     case 'tool_result': {
-      const { call, name, result, isError } = entry.body;
-      return { role: 'tool', call, name, result, isError: isError ?? false };
+      const { call, name, result, isError = false, args } = entry.body;
+      if (args === undefined) return { role: 'tool', call, name, result, isError };
+      const told = typeof result === 'string' ? result : JSON.stringify(result);
+      const edited = `[A person changed the arguments to ${JSON.stringify(args)}.]\n${told}`;
+      return { role: 'tool', call, name, result: edited, isError };
     }
     case 'notice':
       return null;

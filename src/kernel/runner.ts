@@ -95,7 +95,7 @@ export function createRunner(config: RunnerConfig): Runner {
     const run = async () => {
       let timer: ReturnType<typeof setTimeout> | undefined;
       try {
-        made = await assembleOrFail(claim);
+        made = await assembleOrFail(claim, controller.signal);
         const leftMs = Math.max(0, made.limits.runMs - claim.ageMs);
         timer = setTimeout(stop, Math.min(leftMs, LONGEST_TIMER_MS), 'timeout');
         const environment = { journal, worker, live, signal: controller.signal, stopped: () => stopped };
@@ -151,11 +151,13 @@ export function createRunner(config: RunnerConfig): Runner {
   }
 
   /** What cannot be assembled becomes a run whose first model call says why. */
-  async function assembleOrFail(claim: Claim): Promise<Assembly> {
+  async function assembleOrFail(claim: Claim, signal: AbortSignal): Promise<Assembly> {
     try {
-      return await assemble(claim);
+      const made = await Promise.race([assemble(claim), aborted(signal)]);
+      if (!made) throw signal.reason;
+      return made;
     } catch (error) {
-      return { ...nothing, model: { name: claim.request.model, call: () => Promise.reject(error as Error) } };
+      return { ...nothing, model: { name: claim.request.model, call: () => Promise.reject(error) } };
     }
   }
 
@@ -171,7 +173,7 @@ export function createRunner(config: RunnerConfig): Runner {
   async function renew(): Promise<void> {
     if (!active.size) return;
     const before = new Map(active);
-    const held = new Map((await journal.renew(worker)).map((lease) => [lease.run, lease]));
+    const held = new Map((await journal.renew(worker, [...before.keys()])).map((lease) => [lease.run, lease]));
     for (const [run, { claim, stop }] of before) {
       const lease = held.get(run);
       if (lease?.epoch === claim.epoch) {

@@ -10,8 +10,14 @@ export const serverError = defineErrors('server', {
     hint: 'Send "Authorization: Bearer <HOMARD_TOKEN>", or open a sign-in link: "homard link" prints one.',
   },
   link_expired: { status: 401, hint: 'A link works once and for 15 minutes. "homard link" prints a new one.' },
-  host_refused: { status: 403, hint: 'Open the server by its own address, or add the name to "hosts" in homard.config.yaml.' },
-  origin_refused: { status: 403, hint: 'Only pages of this server may call it. Add the origin to "hosts" to allow it.' },
+  host_refused: {
+    status: 403,
+    hint: 'Open the server by its own address, or add the name to "hosts" in homard.config.yaml.',
+  },
+  origin_refused: {
+    status: 403,
+    hint: 'Only pages of this server may call it. Add the origin to "hosts" to allow it.',
+  },
   not_found: { status: 404, hint: 'See docs/ARCHITECTURE.md for the routes.' },
   conversation_not_found: { status: 404, hint: 'GET /conversations lists what there is.' },
   history_differs: {

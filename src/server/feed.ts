@@ -34,7 +34,8 @@ export function createFeed(conversations: Conversations, pollMs = 1000): Feed {
 
   return {
     hint(owner) {
-      for (const entry of waiting) if (entry.owner.owner === owner.owner && entry.owner.tenant === owner.tenant) entry.wake();
+      for (const entry of waiting)
+        if (entry.owner.owner === owner.owner && entry.owner.tenant === owner.tenant) entry.wake();
     },
     async follow(owner, { after, signal }, on) {
       const told = new Map<string, number>();

@@ -4,7 +4,11 @@ import * as z from 'zod';
 import type { ServerEnvironment } from './context.ts';
 import { serverError } from './errors.ts';
 
-export async function parseBody<T>(c: Context<ServerEnvironment>, schema: z.ZodType<T>, limitBytes: number): Promise<T> {
+export async function parseBody<T>(
+  c: Context<ServerEnvironment>,
+  schema: z.ZodType<T>,
+  limitBytes: number,
+): Promise<T> {
   const type = c.req.header('content-type') ?? '';
   if (!/^application\/(?:[\w.+-]+\+)?json\b/i.test(type)) {
     throw serverError('unsupported_media_type', `The body is "${type.slice(0, 100) || 'of no type'}", not JSON.`);
@@ -14,7 +18,9 @@ export async function parseBody<T>(c: Context<ServerEnvironment>, schema: z.ZodT
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw serverError('invalid_json', `The body is not JSON: ${(error as Error).message.slice(0, 200)}`, { cause: error });
+    throw serverError('invalid_json', `The body is not JSON: ${(error as Error).message.slice(0, 200)}`, {
+      cause: error,
+    });
   }
   return parse(schema, value);
 }

@@ -73,7 +73,7 @@ export function createConversations(database: Database): Conversations {
     title: fromColumn(row.title ?? ''),
     agent: fromColumn(row.agent ?? ''),
     activeRun: row.active_run,
-    queued: Number(row.queued ?? 0),
+    queued: row.queued ?? 0,
     createdAt: row.created_at.toISOString(),
     updatedAt: row.updated_at.toISOString(),
     ...(row.parent !== null && { fork: { parent: fromColumn(row.parent), seq: row.parent_seq ?? 0 } }),
@@ -106,13 +106,20 @@ export function createConversations(database: Database): Conversations {
       return (await query.execute()).map(toSummary);
     },
     async entries(key, { after, limit, since }) {
-      const entries = await readEntries(database, key, { seq: after, bytes: 0, limit, ...(since !== undefined && { since }) });
+      const entries = await readEntries(database, key, {
+        seq: after,
+        bytes: 0,
+        limit,
+        ...(since !== undefined && { since }),
+      });
       return entries.slice(0, limit);
     },
     async remove(key) {
       return await kysely.transaction().execute(async (transaction) => {
         const { tenant_id, owner, id } = {
-          tenant_id: toColumn(key.tenant), owner: toColumn(key.owner), id: toColumn(key.conversation),
+          tenant_id: toColumn(key.tenant),
+          owner: toColumn(key.owner),
+          id: toColumn(key.conversation),
         };
         // The same order of locks as a commit's: active run, conversation, the rest.
         await sql`select from run where tenant_id = ${tenant_id} and owner = ${owner} and conversation = ${id}
@@ -133,12 +140,20 @@ export function createConversations(database: Database): Conversations {
         await sql`insert into tombstone(tenant_id, owner, conversation, version, hash)
           select ${tenant_id}, ${owner}, ${id}, ${version},
             encode(sha256(convert_to(coalesce(string_agg(body, E'\n' order by seq), ''), 'UTF8')), 'hex')
-          from journal where tenant_id = ${tenant_id} and owner = ${owner} and conversation = ${id}`.execute(transaction);
+          from journal where tenant_id = ${tenant_id} and owner = ${owner} and conversation = ${id}`.execute(
+          transaction,
+        );
         await sql`delete from step using run where step.run = run.id and run.tenant_id = ${tenant_id}
           and run.owner = ${owner} and run.conversation = ${id}`.execute(transaction);
-        await sql`delete from run where tenant_id = ${tenant_id} and owner = ${owner} and conversation = ${id}`.execute(transaction);
-        await sql`delete from journal where tenant_id = ${tenant_id} and owner = ${owner} and conversation = ${id}`.execute(transaction);
-        await sql`delete from conversation where tenant_id = ${tenant_id} and owner = ${owner} and id = ${id}`.execute(transaction);
+        await sql`delete from run where tenant_id = ${tenant_id} and owner = ${owner} and conversation = ${id}`.execute(
+          transaction,
+        );
+        await sql`delete from journal where tenant_id = ${tenant_id} and owner = ${owner} and conversation = ${id}`.execute(
+          transaction,
+        );
+        await sql`delete from conversation where tenant_id = ${tenant_id} and owner = ${owner} and id = ${id}`.execute(
+          transaction,
+        );
         return true;
       });
     },
@@ -152,9 +167,16 @@ export function createConversations(database: Database): Conversations {
       const made = await kysely
         .insertInto('conversation')
         .values({
-          tenant_id: toColumn(key.tenant), owner: toColumn(key.owner), id: toColumn(id), version: seq, bytes: last.bytesTo,
-          active_run: null, agent: toColumn(parent.agent), title: toColumn(parent.title),
-          parent: toColumn(key.conversation), parent_seq: seq,
+          tenant_id: toColumn(key.tenant),
+          owner: toColumn(key.owner),
+          id: toColumn(id),
+          version: seq,
+          bytes: last.bytesTo,
+          active_run: null,
+          agent: toColumn(parent.agent),
+          title: toColumn(parent.title),
+          parent: toColumn(key.conversation),
+          parent_seq: seq,
         })
         .onConflict((conflict) => conflict.doNothing())
         .executeTakeFirst();
@@ -164,7 +186,11 @@ export function createConversations(database: Database): Conversations {
       return (await get({ ...key, conversation: id }))!;
     },
     async changes(owner, after, limit) {
-      const rows = await runs(owner).where('changed_at', '>', new Date(after)).orderBy('changed_at').limit(limit).execute();
+      const rows = await runs(owner)
+        .where('changed_at', '>', new Date(after))
+        .orderBy('changed_at')
+        .limit(limit)
+        .execute();
       return rows.map(toChange);
     },
     async openRuns(key) {

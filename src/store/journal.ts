@@ -1,7 +1,14 @@
 // The Journal on SQL. Four statements carry a turn: submit, commit, history and, after a crash, claim; each is one call of
 // a named statement. See migrations/0001-functions.ts for what they do in the database.
 import type {
-  Claim, Commit, Committed, ConversationKey, Journal, RunRecord, Submission, Submitted,
+  Claim,
+  Commit,
+  Committed,
+  ConversationKey,
+  Journal,
+  RunRecord,
+  Submission,
+  Submitted,
 } from '../kernel/index.ts';
 import { cancelledOutcome, journalError, textOf } from '../kernel/index.ts';
 import { fromColumn, toColumn } from './column.ts';
@@ -43,39 +50,68 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
   }
 
   const submitOne = createBatcher<Submission & { again?: true }, SubmitAnswer>({
-    lanes, isTransient, retryForMs,
+    lanes,
+    isTransient,
+    retryForMs,
     orderBy: nameOf,
     toRetry: (submission) => ({ ...submission, again: true }),
-    send: (submissions) => call('homard_submit_1', submissions.map((submission) => ({
-      ...keyColumns(submission), run: submission.run, worker: submission.worker, lease, again: submission.again ?? false,
-      message: JSON.stringify(submission.message), request: JSON.stringify(submission.request),
-      agent: toColumn(submission.request.agent), title: toColumn(titleOf(submission)),
-      expected: submission.expected ?? null, digest: submission.idempotency?.digest ?? null,
-      key: submission.idempotency ? toColumn(submission.idempotency.key) : null,
-    }))),
+    send: (submissions) =>
+      call(
+        'homard_submit_1',
+        submissions.map((submission) => ({
+          ...keyColumns(submission),
+          run: submission.run,
+          worker: submission.worker,
+          lease,
+          again: submission.again ?? false,
+          message: JSON.stringify(submission.message),
+          request: JSON.stringify(submission.request),
+          agent: toColumn(submission.request.agent),
+          title: toColumn(titleOf(submission)),
+          expected: submission.expected ?? null,
+          digest: submission.idempotency?.digest ?? null,
+          key: submission.idempotency ? toColumn(submission.idempotency.key) : null,
+        })),
+      ),
   });
 
   const commitOne = createBatcher<Commit, CommitAnswer>({
-    lanes, isTransient, retryForMs,
+    lanes,
+    isTransient,
+    retryForMs,
     orderBy: nameOf,
     toRetry: (commit) => commit,
-    send: (commits) => call('homard_commit_1', commits.map(({ entries, steps, outcome, commits: n, ...commit }) => ({
-      tenant: toColumn(commit.tenant), owner: toColumn(commit.owner), run: commit.run, epoch: commit.epoch, n, status: commit.status, worker: commit.worker, lease,
-      outcome: outcome ? JSON.stringify(outcome) : null,
-      j: entries.length ? entries.map(({ kind, body }) => ({ kind, body: JSON.stringify(body) })) : null,
-      s: steps.length
-        ? steps.map(({ usage, ...step }) => ({ ...step, ...(usage && { usage: JSON.stringify(usage) }) }))
-        : null,
-    }))),
+    send: (commits) =>
+      call(
+        'homard_commit_1',
+        commits.map(({ entries, steps, outcome, commits: n, ...commit }) => ({
+          tenant: toColumn(commit.tenant),
+          owner: toColumn(commit.owner),
+          run: commit.run,
+          epoch: commit.epoch,
+          n,
+          status: commit.status,
+          worker: commit.worker,
+          lease,
+          outcome: outcome ? JSON.stringify(outcome) : null,
+          j: entries.length ? entries.map(({ kind, body }) => ({ kind, body: JSON.stringify(body) })) : null,
+          s: steps.length
+            ? steps.map(({ usage, ...step }) => ({ ...step, ...(usage && { usage: JSON.stringify(usage) }) }))
+            : null,
+        })),
+      ),
   });
 
   const toClaim = ({ tenant, owner, conversation, request, ...claim }: ClaimAnswer): Claim => ({
-    ...claim, tenant: fromColumn(tenant), owner: fromColumn(owner), conversation: fromColumn(conversation),
+    ...claim,
+    tenant: fromColumn(tenant),
+    owner: fromColumn(owner),
+    conversation: fromColumn(conversation),
     request: parseJson(request, `request of run ${claim.run}`),
   });
 
   return {
-    history: (key, after) => readEntries(database, key, after),
+    history: (key, after) => readEntries(database, key, { ...after, withTurn: true }),
     async submit(submission): Promise<Submitted> {
       const answer = await submitOne(submission);
       switch (answer.o) {
@@ -112,9 +148,9 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
       const rows = await database.exec('homard_claim_1', text, [worker, limit, lease]);
       return rows.map(([claim]) => toClaim(parseJson(claim!, 'claim')));
     },
-    async renew(worker) {
-      const text = 'select id, epoch, cancelled from homard_renew_1($1, $2)';
-      const rows = await database.exec('homard_renew_1', text, [worker, lease]);
+    async renew(worker, runs) {
+      const text = 'select id, epoch, cancelled from homard_renew_1($1, $2::json, $3)';
+      const rows = await database.exec('homard_renew_1', text, [worker, JSON.stringify(runs), lease]);
       return rows.map(([run, epoch, cancelled]) => ({ run: run!, epoch: Number(epoch), cancelled: cancelled === 't' }));
     },
     async release(worker) {
@@ -151,6 +187,10 @@ function nameOf({ tenant, owner, conversation }: ConversationKey): string {
 
 /** The first line of the first message, at most 80 characters. */
 function titleOf({ message }: Submission): string {
-  const line = textOf(message.parts).trimStart().split(/[\r\n]/, 1)[0] ?? '';
-  return [...line.slice(0, 200)].slice(0, 80).join('').trim();
+  const line =
+    textOf(message.parts)
+      .trimStart()
+      .split(/[\r\n]/, 1)[0] ?? '';
+  const isInsidePair = /[\uDC00-\uDFFF]/.test(line[80] ?? '');
+  return line.slice(0, isInsidePair ? 79 : 80).trim();
 }

@@ -7,7 +7,7 @@ export interface OpenConfig {
   url?: string | undefined;
   /** Data directory; the embedded store lives in its `db`. */
   directory: string;
-  log: Log;
+  log?: Log | undefined;
 }
 
 /** Opens the database that the configuration names; only its own client is loaded. Throws `store.*`. */

@@ -1,70 +1,103 @@
-// PostgreSQL 15 or newer as the database of many processes.
 import { Kysely, PostgresDialect } from 'kysely';
-import type { Pool, PoolConfig, QueryArrayConfig } from 'pg';
+import type { ClientConfig, CustomTypesConfig, Pool } from 'pg';
 import type { Log } from '../kernel/index.ts';
 import { messageOf } from '../kernel/index.ts';
-import type { Database } from './database.ts';
+import type { Database, Value } from './database.ts';
 import { storeError } from './errors.ts';
 import type { Schema } from './schema.ts';
 
-const OLDEST = 15;
-/** Every value as the text that PostgreSQL sent. */
-const asText = { getTypeParser: () => (value: string | Buffer) => value };
+type Pg = (typeof import('pg'))['default'];
 
-/** Throws `store.pg_missing`, `store.unreachable`, `store.too_old`; no message holds the password. */
-export async function openPostgres(url: string, { log }: { log: Log }): Promise<Database> {
-  const pg = await loadClient();
-  pg.types.setTypeParser(pg.types.builtins.INT8, Number);
-  const config: PoolConfig = {
-    connectionString: url,
-    max: 10,
-    application_name: 'homard',
-    statement_timeout: 30_000,
-    connectionTimeoutMillis: 10_000,
-    keepAlive: true,
-  };
-  const pool = new pg.Pool(config);
-  pool.on('error', (error) => log.warn({ err: error }, `A database connection was lost: ${messageOf(error)}`));
+const INT8 = 20;
+const OLDEST = 150_000;
+const asText: CustomTypesConfig = { getTypeParser: () => (value: string) => value };
+/** No client-side timeout: a commit that a timer gave up on may still have happened. */
+const SESSION = "set statement_timeout = '30s'; set timezone = 'UTC'; set datestyle = 'ISO'";
+
+/**
+ * Connects to PostgreSQL 15 or newer: at most 10 connections, statements of at most 30 s. Rejects with
+ * `store.pg_missing`, `store.unreachable` or `store.too_old`; no message holds the password.
+ */
+export async function openPostgres(url: string, { log }: { log?: Log | undefined } = {}): Promise<Database> {
+  const pg = await loadPg();
+  const place = placeOf(pg, url);
+  const pool = createPool(pg, url, log);
   try {
-    await checkVersion(pool, url);
+    await checkServer(pool, place);
   } catch (error) {
     await pool.end();
     throw error;
   }
+  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
+  let closing: Promise<void> | undefined;
   return {
     kind: 'postgres',
     lanes: 2,
-    kysely: new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) }),
-    async exec(name, text, values) {
-      const query: QueryArrayConfig = { name, text, values: [...values], rowMode: 'array', types: asText };
+    kysely,
+    exec: async (name: string, text: string, values: readonly Value[]) => {
+      const query = { name, text, values: [...values], rowMode: 'array' as const, types: asText };
       return (await pool.query<(string | null)[]>(query)).rows;
     },
-    [Symbol.asyncDispose]: () => pool.end(),
+    [Symbol.asyncDispose]: () => (closing ??= pool.end()),
   };
 }
 
-async function loadClient(): Promise<Pick<typeof import('pg'), 'Pool' | 'types'>> {
+async function loadPg(): Promise<Pg> {
   try {
     return (await import('pg')).default;
   } catch (error) {
-    throw storeError('pg_missing', 'HOMARD_DATABASE_URL is set, but the PostgreSQL client is not installed.', { cause: error });
+    throw storeError('pg_missing', 'PostgreSQL is configured, but its client package "pg" is not installed.', {
+      cause: error,
+    });
   }
 }
 
-async function checkVersion(pool: Pool, url: string): Promise<void> {
-  let version: number;
+/** Host and database for people. The errors of a bad URL quote it whole, so they are not passed on. */
+function placeOf(pg: Pg, url: string): string {
   try {
-    const { rows } = await pool.query<{ server_version_num: string }>('show server_version_num');
-    version = Math.floor(Number(rows[0]?.server_version_num) / 10_000);
-  } catch (error) {
-    throw storeError('unreachable', `PostgreSQL at ${whereOf(url)} cannot be used: ${messageOf(error)}`, { cause: error });
+    if (!/^postgres(ql)?:\/\//.test(url)) throw new TypeError('Not a PostgreSQL URL');
+    const { host, port, database } = new pg.Client({ connectionString: url });
+    return `${host}:${port}, database "${database ?? ''}"`;
+  } catch {
+    throw storeError('unreachable', 'The database URL is not of the form postgres://user:password@host:5432/database.');
   }
-  if (version < OLDEST) throw storeError('too_old', `PostgreSQL at ${whereOf(url)} is version ${version}.`);
 }
 
-/** Host and database of a url, never user or password. */
-function whereOf(url: string): string {
-  if (!URL.canParse(url)) return 'the given address';
-  const { host, pathname } = new URL(url);
-  return `${host}${pathname}`;
+function createPool(pg: Pg, url: string, log?: Log): Pool {
+  const parserOf = pg.types.getTypeParser as (oid: number, format?: string) => unknown;
+  const types: CustomTypesConfig = {
+    getTypeParser: (oid: number, format?: string) => (oid === INT8 ? Number : parserOf(oid, format)),
+  };
+  const config: ClientConfig = {
+    connectionString: url,
+    application_name: 'homard',
+    types,
+    connectionTimeoutMillis: 10_000,
+    keepAlive: true,
+  };
+  const pool = new pg.Pool({
+    ...config,
+    max: 10,
+    onConnect: (client) => client.query(SESSION) as unknown as void,
+  });
+  // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
+  pool.on('error', (error) => log?.warn({ err: error }, `A PostgreSQL connection was lost: ${messageOf(error)}`));
+  return pool;
+}
+
+async function checkServer(pool: Pool, place: string): Promise<void> {
+  let version: string | undefined;
+  try {
+    version = (await pool.query<{ server_version_num: string }>('show server_version_num')).rows[0]?.server_version_num;
+  } catch (error) {
+    throw storeError('unreachable', `Cannot use PostgreSQL at ${place}: ${reasonOf(error)}`, { cause: error });
+  }
+  if (Number(version) < OLDEST) {
+    throw storeError('too_old', `PostgreSQL at ${place} has version ${Math.floor(Number(version) / 10_000)}.`);
+  }
+}
+
+/** localhost gives one error an address; the first one says enough. */
+function reasonOf(error: unknown): string {
+  return messageOf(error instanceof AggregateError ? error.errors[0] : error);
 }

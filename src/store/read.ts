@@ -12,6 +12,8 @@ export interface EntryRange {
   /** ... and were written at or after this instant (ISO-8601). */
   since?: string;
   limit?: number;
+  /** Where the range cuts a turn: also the message that opened it, and the step before the cut. */
+  withTurn?: boolean;
 }
 
 /** A conversation's entries in order; of a fork with the prefix that it shares. */
@@ -25,11 +27,27 @@ export async function readEntries(database: Database, key: ConversationKey, rang
   );
   const entries = rows.map((row) => toEntry(row, key.conversation));
   const first = entries[0];
+  if (range.withTurn && first && first.kind !== 'user' && first.kind !== 'summary') {
+    entries.unshift(...(await turnBefore(database, key, first.seq)));
+  }
   if (first && (first.seq <= seq + 1 || first.bytesTo - first.bytes <= bytes)) return entries;
   const fork = await findFork(database, key);
   if (!fork || fork.seq <= seq) return entries;
   const shared = await readEntries(database, { ...key, conversation: fork.parent }, range);
   return [...shared.filter((entry) => entry.seq <= fork.seq), ...entries];
+}
+
+/** Of a turn that is cut before `seq`: the message that opened it, and the step before the cut. */
+async function turnBefore(database: Database, key: ConversationKey, seq: number): Promise<Entry[]> {
+  const own = 'tenant_id = $1 and owner = $2 and conversation = $3 and seq < $4';
+  const rows = await database.exec(
+    'homard_turn_1',
+    `select ${entryColumns} from journal where ${own} and (
+       seq >= (select max(seq) from journal where ${own} and kind in ('user', 'summary', 'assistant'))
+       or seq = (select max(seq) from journal where ${own} and kind in ('user', 'summary'))) order by seq`,
+    [toColumn(key.tenant), toColumn(key.owner), toColumn(key.conversation), seq],
+  );
+  return rows.map((row) => toEntry(row, key.conversation));
 }
 
 /** The conversation that a fork shares its first entries with, and the last one shared. */
@@ -71,21 +89,39 @@ export async function loadRun(
     [row.tenant_id, row.owner, row.conversation, row.message_seq ?? 2_147_483_647, row.id, afterCommit, row.n],
   );
   const steps = await kysely
-    .selectFrom('step').selectAll()
-    .where('run', '=', row.id).where('tenant_id', '=', row.tenant_id).where('owner', '=', row.owner)
-    .orderBy('n').execute();
+    .selectFrom('step')
+    .selectAll()
+    .where('run', '=', row.id)
+    .where('tenant_id', '=', row.tenant_id)
+    .where('owner', '=', row.owner)
+    .orderBy('n')
+    .execute();
   return {
-    tenant, owner, run, conversation: fromColumn(row.conversation), status: row.status as RunStatus, epoch: row.epoch,
-    commits: row.n, cancelled: row.cancelled, request: parseJson(row.request, `request of run ${run}`),
+    tenant,
+    owner,
+    run,
+    conversation: fromColumn(row.conversation),
+    status: row.status as RunStatus,
+    epoch: row.epoch,
+    commits: row.n,
+    cancelled: row.cancelled,
+    request: parseJson(row.request, `request of run ${run}`),
     outcome: row.outcome === null ? null : parseJson(row.outcome, `outcome of run ${run}`),
     message: row.message === null ? null : parseJson(row.message, `message of run ${run}`),
-    createdAt: row.created_at.toISOString(), startedAt: toIso(row.started_at), endedAt: toIso(row.ended_at),
+    createdAt: row.created_at.toISOString(),
+    startedAt: toIso(row.started_at),
+    endedAt: toIso(row.ended_at),
     entries: entries.map((entry) => toEntry(entry, fromColumn(row.conversation))),
     steps: steps.map((step) => ({
-      n: step.n, kind: step.kind as Step['kind'], call: step.call, state: step.state as Step['state'], epoch: step.epoch,
+      n: step.n,
+      kind: step.kind as Step['kind'],
+      call: step.call,
+      state: step.state as Step['state'],
+      epoch: step.epoch,
       ...(step.answer !== null && { answer: parseJson<Step['answer']>(step.answer, `answer of ${run}:${step.n}`)! }),
       ...(step.usage !== null && { usage: parseJson<Step['usage']>(step.usage, `usage of ${run}:${step.n}`)! }),
-      startedAt: step.started_at.toISOString(), endedAt: toIso(step.ended_at),
+      startedAt: step.started_at.toISOString(),
+      endedAt: toIso(step.ended_at),
     })),
   };
 }

@@ -21,11 +21,21 @@ export function toEntry(row: readonly (string | null)[], conversation: string): 
   const body = parseJson<unknown>(text!, where);
   const check = typeof body === 'object' && body !== null ? shapes[kind!] : undefined;
   if (!check?.(body as Record<string, unknown>)) {
-    throw journalError('state_unreadable', `The ${where} is of a kind or form that this version does not know: ${kind}.`);
+    throw journalError(
+      'state_unreadable',
+      `The ${where} is of a kind or form that this version does not know: ${kind}.`,
+    );
   }
   return {
-    seq: Number(seq), run: run!, commit: Number(commit), epoch: Number(epoch), kind, body,
-    bytes: Number(bytes), bytesTo: Number(bytesTo), at: at!,
+    seq: Number(seq),
+    run: run!,
+    commit: Number(commit),
+    epoch: Number(epoch),
+    kind,
+    body,
+    bytes: Number(bytes),
+    bytesTo: Number(bytesTo),
+    at: at!,
   } as Entry;
 }
 

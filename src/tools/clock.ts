@@ -5,7 +5,8 @@ export const currentTime = defineTool({
   name: 'current_time',
   title: 'Current time',
   icon: 'clock',
-  description: 'The current date, weekday and time. Give an IANA time zone such as "Asia/Shanghai"; default: the server\'s.',
+  description:
+    'The current date, weekday and time. Give an IANA time zone such as "Asia/Shanghai"; default: the server\'s.',
   parameters: z.object({ zone: z.string().max(100).optional().describe('IANA time zone') }),
   effect: 'read',
   run({ zone }) {

@@ -26,7 +26,9 @@ export async function* framesOf(body: ReadableStream<Uint8Array>): AsyncGenerato
     const frames = rest.split('\n\n');
     rest = frames.pop() ?? '';
     for (const frame of frames) {
-      const fields = new Map(frame.split('\n').map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 2)]));
+      const fields = new Map(
+        frame.split('\n').map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 2)]),
+      );
       const event = fields.get('event');
       if (event) yield { event, id: fields.get('id'), data: JSON.parse(fields.get('data') ?? '{}') as Frame['data'] };
     }
@@ -42,7 +44,10 @@ export interface Target {
 }
 
 /** Sends a message, again and again with one Idempotency-Key until a server has it, and follows its run to the end. */
-export async function talk(target: Target, message: { conversation: string; text: string; accepted: () => void }): Promise<Told> {
+export async function talk(
+  target: Target,
+  message: { conversation: string; text: string; accepted: () => void },
+): Promise<Told> {
   const told: Told = { run: '', steps: [], calls: [], results: [], terminals: [], returns: 0 };
   const key = crypto.randomUUID();
   let last: string | undefined;
@@ -65,7 +70,7 @@ export async function talk(target: Target, message: { conversation: string; text
       told.terminals.push(event === 'error' ? `error ${String(data.code)}` : String(data.reason));
     }
   };
-  for (let isFirst = true; !told.terminals.length; ) {
+  for (let isFirst = true; !told.terminals.length;) {
     try {
       const response = await open_(target, told.run, { key, last, ...message });
       if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
@@ -94,5 +99,7 @@ function open_(
     const body = JSON.stringify({ conversationId: conversation, query: text });
     return fetch(`${address}/chat/stream`, { method: 'POST', headers: { ...headers, 'idempotency-key': key }, body });
   }
-  return fetch(`${address}/runs/${run}/events`, { headers: { ...headers, ...(last !== undefined && { 'last-event-id': last }) } });
+  return fetch(`${address}/runs/${run}/events`, {
+    headers: { ...headers, ...(last !== undefined && { 'last-event-id': last }) },
+  });
 }

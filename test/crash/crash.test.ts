@@ -30,13 +30,19 @@ async function createWorld(processes: number, database?: string): Promise<World>
   const servers: ServerProcess[] = [];
   for (let i = 0; i < processes; i++) {
     const environment = {
-      EFFECTS: effects, HOMARD_DATA: join(folder, database ? `data-${i}` : 'data'), HOMARD_TOKEN: TOKEN,
-      OPENAI_BASE_URL: model.url, OPENAI_API_KEY: 'x', ...(database && { HOMARD_DATABASE_URL: database }),
+      EFFECTS: effects,
+      HOMARD_DATA: join(folder, database ? `data-${i}` : 'data'),
+      HOMARD_TOKEN: TOKEN,
+      OPENAI_BASE_URL: model.url,
+      OPENAI_API_KEY: 'x',
+      ...(database && { HOMARD_DATABASE_URL: database }),
     };
     servers.push(await createServerProcess(environment));
   }
   return {
-    model, servers, effects,
+    model,
+    servers,
+    effects,
     async get(path) {
       const response = await fetch(`${servers[0]!.address}${path}`, { headers: { authorization: `Bearer ${TOKEN}` } });
       return { status: response.status, body: await response.json() };
@@ -109,10 +115,14 @@ async function survives(world: World): Promise<void> {
 }
 
 describe('kill -9', () => {
-  it(`B1 B2 B11 B16 B20 GOV-82 MEM-07 OBS-07: ${KILLS} kills of the embedded server lose and repeat nothing`, { timeout: 600_000 }, async () => {
-    await using world = await createWorld(1);
-    await survives(world);
-  });
+  it(
+    `B1 B2 B11 B16 B20 GOV-82 MEM-07 OBS-07: ${KILLS} kills of the embedded server lose and repeat nothing`,
+    { timeout: 600_000 },
+    async () => {
+      await using world = await createWorld(1);
+      await survives(world);
+    },
+  );
 
   it(`the same for ${KILLS} kills of two servers on one PostgreSQL`, { timeout: 600_000 }, async () => {
     await using database = await createTemporaryPostgres();
@@ -127,7 +137,10 @@ describe('two servers on one PostgreSQL', () => {
     await using world = await createWorld(2, database.url);
     const [first, second] = world.servers as [ServerProcess, ServerProcess];
     const target = { addresses: () => [second.address], token: TOKEN };
-    const started = talk({ ...target, addresses: () => [first.address] }, { conversation: 'a', text: 'go', accepted: () => undefined });
+    const started = talk(
+      { ...target, addresses: () => [first.address] },
+      { conversation: 'a', text: 'go', accepted: () => undefined },
+    );
     await sleep(400);
     const before = effectsOf(world.effects).length;
     await first.kill();
@@ -150,7 +163,10 @@ describe('two servers on one PostgreSQL', () => {
     const told = [];
     for (let round = 0; round < 3; round++) {
       const conversation = `zombie ${round}`;
-      const talking = talk({ addresses: () => [zombie.address], token: TOKEN }, { conversation, text: 'go', accepted: () => undefined });
+      const talking = talk(
+        { addresses: () => [zombie.address], token: TOKEN },
+        { conversation, text: 'go', accepted: () => undefined },
+      );
       await sleep(200 + 150 * round);
       zombie.signal('SIGSTOP');
       await waitUntilDone(other.address, conversation);

@@ -75,5 +75,8 @@ export async function createServerProcess(environment: Record<string, string>): 
 }
 
 export function effectsOf(file: string): Effect[] {
-  return readFileSync(file, 'utf8').split('\n').filter(Boolean).map((line) => JSON.parse(line) as Effect);
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as Effect);
 }

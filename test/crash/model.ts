@@ -81,7 +81,9 @@ async function answer(messages: WireMessage[], send: Send): Promise<void> {
     await pause();
   }
   const isLast = made >= CALLS;
-  const text = isLast ? `All ${made} calls of "${turn[0]?.content}" are made. 全部完成，共${made}次。` : `Now call number ${made}. `;
+  const text = isLast
+    ? `All ${made} calls of "${turn[0]?.content}" are made. 全部完成，共${made}次。`
+    : `Now call number ${made}. `;
   for (const word of text.split(/(?<=[ ，。])/)) {
     send({ content: word });
     await pause();

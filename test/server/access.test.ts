@@ -51,15 +51,21 @@ describe('who may call', () => {
 
   it('only the right bearer token is the owner', async () => {
     expect((await get('/conversations', { authorization: 'Bearer owner-token' })).status).toBe(200);
-    expect(await codeOf(await get('/conversations', { authorization: 'Bearer owner-toke' }))).toBe('server.unauthorized');
+    expect(await codeOf(await get('/conversations', { authorization: 'Bearer owner-toke' }))).toBe(
+      'server.unauthorized',
+    );
     expect(await codeOf(await get('/conversations'))).toBe('server.unauthorized');
   });
 
   it('a foreign name (DNS rebinding) and a foreign page are refused, also with the right token', async () => {
     const authorization = 'Bearer owner-token';
-    expect(await codeOf(await get('/conversations', { authorization, host: 'evil.example' }))).toBe('server.host_refused');
+    expect(await codeOf(await get('/conversations', { authorization, host: 'evil.example' }))).toBe(
+      'server.host_refused',
+    );
     expect(await codeOf(await get('/health', { host: 'evil.example' }))).toBe('server.host_refused');
-    expect(await codeOf(await get('/conversations', { authorization, origin: 'https://evil.example' }))).toBe('server.origin_refused');
+    expect(await codeOf(await get('/conversations', { authorization, origin: 'https://evil.example' }))).toBe(
+      'server.origin_refused',
+    );
     expect(await codeOf(await get('/conversations', { authorization, origin: 'null' }))).toBe('server.origin_refused');
     expect((await get('/conversations', { authorization, origin: 'http://127.0.0.1:4680' })).status).toBe(200);
     expect((await get('/conversations', { authorization, host: 'homard.example:8443' })).status).toBe(200);

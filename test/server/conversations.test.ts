@@ -27,14 +27,19 @@ describe.each(backends)('conversations on %s', (backend) => {
   const say = (conversationId: string, query: string, more: object = {}) =>
     server.call('POST', '/chat', { body: { conversationId, query, ...more } });
   const read = async (id: string, query = '', user: 'ann' | 'bob' = 'ann') =>
-    (await server.call('GET', `/conversations/${encodeURIComponent(id)}/messages${query}`, { user })).body.messages as unknown as Message[];
+    (await server.call('GET', `/conversations/${encodeURIComponent(id)}/messages${query}`, { user })).body
+      .messages as unknown as Message[];
 
   it('MEM-04 a message sent twice is there twice, in order, and the last one of the request', async () => {
     await say('twice', 'yes');
     await say('twice', 'yes');
     const request = model.requests.at(-1)!;
-    expect(request.messages.map((m) => [m.role, m.role === 'tool' ? '' : (m.parts[0] as { text: string }).text])).toEqual([
-      ['user', 'yes'], ['assistant', 'echo yes'], ['user', 'yes'],
+    expect(
+      request.messages.map((m) => [m.role, m.role === 'tool' ? '' : (m.parts[0] as { text: string }).text]),
+    ).toEqual([
+      ['user', 'yes'],
+      ['assistant', 'echo yes'],
+      ['user', 'yes'],
     ]);
   });
 
@@ -47,7 +52,8 @@ describe.each(backends)('conversations on %s', (backend) => {
     expect(messages.map((message) => message.id)).toEqual(Array.from({ length: 100 }, (_, i) => i + 1));
     const said = messages.filter((message) => message.kind === 'user').map((message) => message.parts[0]!.text);
     expect(said.toSorted()).toEqual(texts.toSorted());
-    for (let i = 0; i < 100; i += 2) expect(messages[i + 1]!.parts[0]!.text).toBe(`echo ${messages[i]!.parts[0]!.text}`);
+    for (let i = 0; i < 100; i += 2)
+      expect(messages[i + 1]!.parts[0]!.text).toBe(`echo ${messages[i]!.parts[0]!.text}`);
   });
 
   it('MEM-13 every message has id, time, model and usage, and can be asked for since an instant', async () => {
@@ -55,30 +61,67 @@ describe.each(backends)('conversations on %s', (backend) => {
     const since = new Date().toISOString();
     await say('dated', 'two');
     const all = await read('dated');
-    expect(all[1]).toMatchObject({ id: 2, kind: 'assistant', model: 'scripted', usage: { outputTokens: expect.any(Number) } });
+    expect(all[1]).toMatchObject({
+      id: 2,
+      kind: 'assistant',
+      model: 'scripted',
+      usage: { outputTokens: expect.any(Number) },
+    });
     expect(all.every((message) => !Number.isNaN(Date.parse(message.at)))).toBe(true);
     expect((await read('dated', `?since=${encodeURIComponent(since)}`)).map((message) => message.id)).toEqual([3, 4]);
     expect((await read('dated', '?last=1')).map((message) => message.id)).toEqual([4]);
   });
 
   it('MEM-14 GOV-79 ids with any characters are conversations of their own', async () => {
-    const hostile = ['../x', '/abs', 'a/b', 'C:\\x', '中文', 'a', 'A', '%00', '\0', 'a:b', 'a#b', '__anon__', 'é', 'e\u0301', '\ud800', '%d800', ' a', 'i'.repeat(200)];
+    const hostile = [
+      '../x',
+      '/abs',
+      'a/b',
+      'C:\\x',
+      '中文',
+      'a',
+      'A',
+      '%00',
+      '\0',
+      'a:b',
+      'a#b',
+      '__anon__',
+      'é',
+      'e\u0301',
+      '\ud800',
+      '%d800',
+      ' a',
+      'i'.repeat(200),
+    ];
     for (const id of hostile) expect((await say(id, `mine ${JSON.stringify(id)}`)).status).toBe(200);
-    const list = (await server.call('GET', '/conversations?limit=500')).body.conversations as unknown as { id: string }[];
+    const list = (await server.call('GET', '/conversations?limit=500')).body.conversations as unknown as {
+      id: string;
+    }[];
     for (const id of hostile) expect(list.filter((conversation) => conversation.id === id)).toHaveLength(1);
     for (const id of hostile.filter((name) => name.isWellFormed())) {
       const messages = await read(id);
-      expect(messages.map((message) => message.parts[0]!.text)).toEqual([`mine ${JSON.stringify(id)}`, `echo mine ${JSON.stringify(id)}`]);
+      expect(messages.map((message) => message.parts[0]!.text)).toEqual([
+        `mine ${JSON.stringify(id)}`,
+        `echo mine ${JSON.stringify(id)}`,
+      ]);
     }
   });
 
   it('any text comes back byte for byte', { timeout: 60_000 }, async () => {
-    const unit = fc.string({ unit: fc.oneof(fc.string({ unit: 'binary', maxLength: 1 }), fc.constantFrom('\0', '\ud800', '\udc00', '\u2028', '\ufeff', '\r\n', '"', '\\', '𠮷', '---', '%')) });
-    const property = fc.asyncProperty(unit.filter((text) => text.trim() !== ''), async (text) => {
-      const id = crypto.randomUUID();
-      await say(id, text);
-      expect((await read(id))[0]!.parts[0]!.text).toBe(text);
+    const unit = fc.string({
+      unit: fc.oneof(
+        fc.string({ unit: 'binary', maxLength: 1 }),
+        fc.constantFrom('\0', '\ud800', '\udc00', '\u2028', '\ufeff', '\r\n', '"', '\\', '𠮷', '---', '%'),
+      ),
     });
+    const property = fc.asyncProperty(
+      unit.filter((text) => text.trim() !== ''),
+      async (text) => {
+        const id = crypto.randomUUID();
+        await say(id, text);
+        expect((await read(id))[0]!.parts[0]!.text).toBe(text);
+      },
+    );
     await fc.assert(property, { numRuns: 60 });
   });
 
@@ -89,11 +132,18 @@ describe.each(backends)('conversations on %s', (backend) => {
     const asBob = (method: string, path: string, more?: unknown) =>
       server.call(method, path, { user: 'bob', ...(more !== undefined && { body: more }) });
     expect(JSON.stringify((await asBob('GET', '/conversations')).body)).not.toContain('secret');
-    expect((await read('web', '', 'bob')).map((message) => message.parts[0]!.text)).toEqual(['bob here', 'echo bob here']);
+    expect((await read('web', '', 'bob')).map((message) => message.parts[0]!.text)).toEqual([
+      'bob here',
+      'echo bob here',
+    ]);
     expect(model.requests.at(-1)!.messages).toHaveLength(1);
     for (const [method, path, more] of [
-      ['GET', `/runs/${run}`], ['GET', `/runs/${run}/events`], ['DELETE', `/runs/${run}`],
-      ['GET', '/conversations/twice'], ['GET', '/conversations/twice/messages'], ['POST', '/conversations/twice/fork', { after: 1 }],
+      ['GET', `/runs/${run}`],
+      ['GET', `/runs/${run}/events`],
+      ['DELETE', `/runs/${run}`],
+      ['GET', '/conversations/twice'],
+      ['GET', '/conversations/twice/messages'],
+      ['POST', '/conversations/twice/fork', { after: 1 }],
     ] as const) {
       expect((await asBob(method, path, more)).status).toBe(404);
     }
@@ -105,7 +155,10 @@ describe.each(backends)('conversations on %s', (backend) => {
   it('GOV-74 expectedVersion: 0 creates only, n compares, and a conflict says the version', async () => {
     expect((await say('cas', 'one', { expectedVersion: 0 })).status).toBe(200);
     const conflict = await say('cas', 'again', { expectedVersion: 0 });
-    expect(conflict).toMatchObject({ status: 409, body: { error: { code: 'journal.version_conflict', data: { version: 2 } } } });
+    expect(conflict).toMatchObject({
+      status: 409,
+      body: { error: { code: 'journal.version_conflict', data: { version: 2 } } },
+    });
     expect((await say('cas', 'two', { expectedVersion: 2 })).status).toBe(200);
     expect((await say('nothing here', 'x', { expectedVersion: 5 })).status).toBe(409);
     expect(await read('cas')).toHaveLength(4);
@@ -117,7 +170,10 @@ describe.each(backends)('conversations on %s', (backend) => {
     const [first, second] = await Promise.all([send('pay'), send('pay')]);
     expect(second.body.run).toBe(first.body.run);
     expect((await send('pay')).body.run).toBe(first.body.run);
-    expect(await send('pay twice')).toMatchObject({ status: 409, body: { error: { code: 'journal.idempotency_key_reused' } } });
+    expect(await send('pay twice')).toMatchObject({
+      status: 409,
+      body: { error: { code: 'journal.idempotency_key_reused' } },
+    });
     expect(await read(String(first.body.conversation))).toHaveLength(2);
   });
 
@@ -132,7 +188,9 @@ describe.each(backends)('conversations on %s', (backend) => {
     const texts = async (id: string) => (await read(id)).map((message) => message.parts[0]!.text);
     expect(await texts('branch')).toEqual(['one', 'echo one', 'other', 'echo other']);
     expect(model.requests.at(-1)!.messages).toHaveLength(3);
-    expect((await server.call('POST', '/conversations/tree/fork', { body: { id: 'branch', after: 1 } })).status).toBe(409);
+    expect((await server.call('POST', '/conversations/tree/fork', { body: { id: 'branch', after: 1 } })).status).toBe(
+      409,
+    );
     expect((await server.call('POST', '/conversations/tree/fork', { body: { after: 99 } })).status).toBe(404);
     await server.call('DELETE', '/conversations/branch');
     expect(await texts('twig')).toEqual(['one', 'echo one', 'other']);
@@ -148,7 +206,9 @@ describe.each(backends)('conversations on %s', (backend) => {
   it('the list has titles and pages', async () => {
     await say('titled', '  What is the weather in Beijing?\nsecond line');
     const { body } = await server.call('GET', '/conversations?limit=1');
-    expect(body.conversations).toMatchObject([{ id: 'titled', title: 'What is the weather in Beijing?', activeRun: null, queued: 0 }]);
+    expect(body.conversations).toMatchObject([
+      { id: 'titled', title: 'What is the weather in Beijing?', activeRun: null, queued: 0 },
+    ]);
     const next = await server.call('GET', `/conversations?limit=1&before=${encodeURIComponent(String(body.next))}`);
     expect((next.body.conversations as unknown as { id: string }[])[0]!.id).not.toBe('titled');
   });

@@ -23,7 +23,9 @@ const pay = (paid: string[]) =>
 /** Asks for one payment, then says so. */
 const payer = () =>
   createScriptedModel((request) =>
-    request.messages.at(-1)?.role === 'tool' ? 'Paid.' : { text: 'I will pay. ', calls: [{ name: 'pay', args: { amount: 5 } }] },
+    request.messages.at(-1)?.role === 'tool'
+      ? 'Paid.'
+      : { text: 'I will pay. ', calls: [{ name: 'pay', args: { amount: 5 } }] },
   );
 
 const hangs: Model = {
@@ -50,8 +52,13 @@ describe.each(backends)('durability on %s', (backend) => {
     return status === 200 && body.activeRun === null && Number(body.queued) === 0;
   };
   const texts = async (server: TestServer, id: string) =>
-    ((await server.call('GET', `/conversations/${id}/messages`)).body.messages as unknown as { kind: string; parts?: { text?: string }[]; code?: string }[])
-      .map((message) => message.code ?? message.parts?.map((part) => part.text).join('') ?? message.kind);
+    (
+      (await server.call('GET', `/conversations/${id}/messages`)).body.messages as unknown as {
+        kind: string;
+        parts?: { text?: string }[];
+        code?: string;
+      }[]
+    ).map((message) => message.code ?? message.parts?.map((part) => part.text).join('') ?? message.kind);
 
   it('B18 a server stopped in mid-answer goes on after the restart, and nothing is missing', async () => {
     await using server = await createTestServer(backend, { model: hangs });
@@ -104,7 +111,10 @@ describe.each(backends)('durability on %s', (backend) => {
     const paid: string[] = [];
     await using server = await createTestServer(backend, { model: payer(), tools: [pay(paid)], policy: askForWrites });
     const waiting = await server.call('POST', '/chat', { body: { conversationId: 'ask', query: 'pay 5' } });
-    expect(waiting).toMatchObject({ status: 202, body: { status: 'waiting', approvals: [{ why: expect.stringContaining('changes') }] } });
+    expect(waiting).toMatchObject({
+      status: 202,
+      body: { status: 'waiting', approvals: [{ why: expect.stringContaining('changes') }] },
+    });
     const { id } = (waiting.body.approvals as unknown as { id: string }[])[0]!;
     await server.restart();
     expect(paid).toEqual([]);
@@ -139,7 +149,9 @@ describe.each(backends)('durability on %s', (backend) => {
     expect(paid).toEqual([]);
     const cancelled = await ask();
     await server.call('DELETE', `/runs/${cancelled.run}`);
-    await until(async () => (await server.call('GET', `/runs/${cancelled.run}`)).body.status === ('cancelled' as never));
+    await until(
+      async () => (await server.call('GET', `/runs/${cancelled.run}`)).body.status === ('cancelled' as never),
+    );
     expect(paid).toEqual([]);
   });
 
@@ -151,8 +163,14 @@ describe.each(backends)('durability on %s', (backend) => {
     await sleep(50);
     const { body } = await server.call('POST', '/chat', { body: { query: 'x' } });
     const frames = await feed;
-    expect(frames.at(-1)).toMatchObject({ event: 'run', data: { run: body.run, status: 'done', conversation: body.conversation } });
-    const again = await server.stream('/events', { headers: { 'last-event-id': before }, until: (frame) => frame.data.status === 'done' });
+    expect(frames.at(-1)).toMatchObject({
+      event: 'run',
+      data: { run: body.run, status: 'done', conversation: body.conversation },
+    });
+    const again = await server.stream('/events', {
+      headers: { 'last-event-id': before },
+      until: (frame) => frame.data.status === 'done',
+    });
     expect(again.at(-1)?.data).toMatchObject({ run: body.run });
   });
 });

@@ -66,7 +66,10 @@ export async function createTestServer(backend: Backend, input: HomardInput = {}
   async function start(more: HomardInput): Promise<void> {
     const { config, ...rest } = { ...input, ...more };
     homard = await createHomard({
-      identity, policy: allowAll, environment: {}, ...rest,
+      identity,
+      policy: allowAll,
+      environment: {},
+      ...rest,
       config: { ...config, data: folder },
       ...(postgres && { database: postgres.url }),
     });
@@ -81,7 +84,11 @@ export async function createTestServer(backend: Backend, input: HomardInput = {}
     server.closeAllConnections();
   }
 
-  function request(method: string, path: string, { user = 'ann', body, headers, signal }: CallOptions): Promise<Response> {
+  function request(
+    method: string,
+    path: string,
+    { user = 'ann', body, headers, signal }: CallOptions,
+  ): Promise<Response> {
     return fetch(address + path, {
       method,
       headers: {
@@ -106,7 +113,11 @@ export async function createTestServer(backend: Backend, input: HomardInput = {}
       const response = await request(method, path, options);
       const text = await response.text();
       const isJson = response.headers.get('content-type')?.includes('json');
-      return { status: response.status, headers: response.headers, body: (isJson ? JSON.parse(text) : { text }) as Reply['body'] };
+      return {
+        status: response.status,
+        headers: response.headers,
+        body: (isJson ? JSON.parse(text) : { text }) as Reply['body'],
+      };
     },
     async send(conversationId, query) {
       const leave = new AbortController();

@@ -30,10 +30,16 @@ const model = () =>
       const turn = request.messages.slice(request.messages.findLastIndex((message) => message.role === 'user'));
       const user = turn[0]?.role === 'user' && turn[0].parts[0]?.type === 'text' ? turn[0].parts[0].text : '';
       if (turn.length === 1 && user.startsWith('call ')) {
-        const calls = user.split(';').map((call) => ({ name: call.trim().split(' ')[1]!, args: JSON.parse(call.trim().split(' ').slice(2).join(' ')) }));
+        const calls = user.split(';').map((call) => ({
+          name: call.trim().split(' ')[1]!,
+          args: JSON.parse(call.trim().split(' ').slice(2).join(' ')),
+        }));
         return { reasoning: 'I need the tools for that.', text: 'Let me see. ', calls };
       }
-      return { reasoning: 'Easy enough to say.', text: user.startsWith('call ') ? 'All done now.' : `You said: ${user}` };
+      return {
+        reasoning: 'Easy enough to say.',
+        text: user.startsWith('call ') ? 'All done now.' : `You said: ${user}`,
+      };
     },
     { paceMs: 5 },
   );
@@ -48,14 +54,29 @@ describe.each(backends)('the event stream on %s', (backend) => {
   const ask = (query: string, more: object = {}) => server.stream('/chat/stream', { body: { query, ...more } });
 
   it('OBS-01 OBS-05 H4: reasoning, tokens, calls and results come in order, with ids, and one end', async () => {
-    const frames = await ask('call slow {"ms":20,"say":"one"}; call slow {"ms":1,"say":"two"}', { conversationId: 'first' });
+    const frames = await ask('call slow {"ms":20,"say":"one"}; call slow {"ms":1,"say":"two"}', {
+      conversationId: 'first',
+    });
     expect(namesOf(frames)).toEqual([
-      'run_start', 'reasoning', 'token', 'usage', 'tool_call', 'tool_output', 'tool_result', 'reasoning', 'token', 'usage', 'run_end',
+      'run_start',
+      'reasoning',
+      'token',
+      'usage',
+      'tool_call',
+      'tool_output',
+      'tool_result',
+      'reasoning',
+      'token',
+      'usage',
+      'run_end',
     ]);
     expect(frames[0]?.data).toMatchObject({ conversation: 'first', agent: 'assistant', model: 'scripted' });
     const { run } = frames[0]!.data;
-    for (const frame of frames) if (frame.event !== 'tool_output') expect(frame.id).toMatch(new RegExp(`^${String(run)}:\\d+:1:\\d+$`));
-    const results = frames.filter((frame) => frame.event === 'tool_result').flatMap((frame) => frame.data.results as { result: string }[]);
+    for (const frame of frames)
+      if (frame.event !== 'tool_output') expect(frame.id).toMatch(new RegExp(`^${String(run)}:\\d+:1:\\d+$`));
+    const results = frames
+      .filter((frame) => frame.event === 'tool_result')
+      .flatMap((frame) => frame.data.results as { result: string }[]);
     expect(results.map((result) => result.result)).toEqual(['two', 'one']); // as they end
     expect(frames.at(-1)?.data).toMatchObject({ reason: 'done' });
     expect(frames.filter((frame) => frame.event === 'run_end' || frame.event === 'error')).toHaveLength(1);
@@ -100,7 +121,10 @@ describe.each(backends)('the event stream on %s', (backend) => {
 
   it('OBS-07 resuming while it runs: a client that leaves and comes back sees what one that stayed sees', async () => {
     const staying = ask('call slow {"ms":300}', { conversationId: 'resume' });
-    const { body } = await poll(() => server.call('GET', '/conversations/resume'), (reply) => reply.status === 200);
+    const { body } = await poll(
+      () => server.call('GET', '/conversations/resume'),
+      (reply) => reply.status === 200,
+    );
     const path = `/runs/${String(body.activeRun)}/events`;
     const comeBack = async (leaveAfter: number) => {
       let seen = 0;
@@ -135,7 +159,10 @@ describe.each(backends)('the event stream on %s', (backend) => {
     });
     const run = String(frames[0]?.data.run);
     const left = performance.now();
-    const ended = await poll(() => server.call('GET', `/runs/${run}`), (reply) => String(reply.body.status) === 'cancelled');
+    const ended = await poll(
+      () => server.call('GET', `/runs/${run}`),
+      (reply) => String(reply.body.status) === 'cancelled',
+    );
     expect(performance.now() - left).toBeLessThan(2000);
     expect(ended.body).toMatchObject({ status: 'cancelled', reason: 'cancelled' });
     expect(stopped.aborted).toBe(aborted + 1);
@@ -145,12 +172,22 @@ describe.each(backends)('the event stream on %s', (backend) => {
     const query = 'call slow {"ms":1,"say":"x"}';
     const { body } = await server.call('POST', '/chat', { body: { query, conversationId: 'json' } });
     await ask(query, { conversationId: 'sse' });
-    const [json, sse] = await Promise.all(['json', 'sse'].map((id) => server.call('GET', `/conversations/${id}/messages`)));
+    const [json, sse] = await Promise.all(
+      ['json', 'sse'].map((id) => server.call('GET', `/conversations/${id}/messages`)),
+    );
     const bare = (reply: typeof json) =>
-      (reply!.body.messages as unknown as Record<string, unknown>[]).map(({ run: _, at: __, ms: ___, ...message }) => message);
+      (reply!.body.messages as unknown as Record<string, unknown>[]).map((message) => ({
+        ...message,
+        run: '',
+        at: '',
+        ms: 0,
+      }));
     expect(bare(json)).toEqual(bare(sse));
     expect(body).toMatchObject({
-      conversation: 'json', status: 'done', reason: 'done', text: 'All done now.',
+      conversation: 'json',
+      status: 'done',
+      reason: 'done',
+      text: 'All done now.',
       toolCalls: [{ name: 'slow', args: { ms: 1, say: 'x' }, result: 'x', isError: false }],
     });
   });
@@ -162,7 +199,9 @@ describe.each(backends)('the event stream on %s', (backend) => {
     socket.pause();
     const big = 'x'.repeat(3000);
     const body = JSON.stringify({ query: Array(1200).fill(big).join(' '), conversationId: 'slow' });
-    socket.write(`POST /chat/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann-token\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    socket.write(
+      `POST /chat/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann-token\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    );
     const done = await poll(
       () => server.call('GET', '/conversations/slow'),
       (reply) => reply.status === 200 && reply.body.activeRun === null,
@@ -179,7 +218,7 @@ const others = (frames: readonly Frame[]) =>
   frames.filter(({ event, id }) => id !== undefined && !['token', 'reasoning', 'step_restart'].includes(event));
 
 async function poll<T>(look: () => Promise<T>, isDone: (value: T) => boolean, ms = 5000): Promise<T> {
-  for (const until = Date.now() + ms; ; ) {
+  for (const until = Date.now() + ms; ;) {
     const value = await look();
     if (isDone(value)) return value;
     if (Date.now() > until) throw new Error(`still ${JSON.stringify(value)} after ${ms} ms`);

@@ -1,6 +1,5 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import type { Json } from '../../kernel/index.ts';
 import { journalError } from '../../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { parseBody } from '../request.ts';
@@ -23,7 +22,10 @@ export function approvalRoutes({ runner, config }: ServerParts): Hono<ServerEnvi
     if (!match) throw journalError('not_awaiting', `Nothing waits for an answer at ${approval.slice(0, 200)}.`);
     const { decision: effect, comment, args } = await parseBody(c, decision, config.bodyLimitBytes);
     const answer = {
-      effect, by: caller.owner, ...(comment !== undefined && { comment }), ...(args !== undefined && { args: args as Json }),
+      effect,
+      by: caller.owner,
+      ...(comment !== undefined && { comment }),
+      ...(args !== undefined && { args }),
     };
     await runner.answer(caller, { run: match[1]!, step: Number(match[2]), answer });
     return c.json({ id: approval, decision: effect });

@@ -19,7 +19,11 @@ const chatRequest = z.strictObject({
   conversationId: id.optional(),
   sessionId: id.optional(),
   query: content.optional(),
-  messages: z.array(z.object({ role: z.enum(['system', 'user', 'assistant', 'tool']), content })).min(1).max(10_000).optional(),
+  messages: z
+    .array(z.object({ role: z.enum(['system', 'user', 'assistant', 'tool']), content }))
+    .min(1)
+    .max(10_000)
+    .optional(),
   modelName: z.string().min(1).max(200).optional(),
   agent: z.string().min(1).max(200).optional(),
   expectedVersion: z.int().min(0).optional(),
@@ -80,7 +84,8 @@ export function chatRoutes(parts: ServerParts): Hono<ServerEnvironment> {
     }
     if (c.req.raw.signal.aborted && !request.detach) await runner.cancel(caller, name);
     const record = await journal.load(caller, name, -1);
-    if (!record) throw serverError('conversation_not_found', 'The conversation was deleted while the run was under way.');
+    if (!record)
+      throw serverError('conversation_not_found', 'The conversation was deleted while the run was under way.');
     const view = toRunView(record);
     const status = record.status === 'waiting' ? 202 : view.error ? statusOf(view.error.code) : 200;
     return c.json(view.error ? { ...view, error: { ...view.error, requestId: c.get('requestId') } } : view, status);
@@ -111,12 +116,21 @@ async function toSubmission(
     const entries = await conversations.entries({ ...caller, conversation }, { after: 0, limit: 100_000 });
     return entries;
   });
-  const chosen = resolve({ ...(request.agent && { agent: request.agent }), ...(request.modelName && { modelName: request.modelName }) });
+  const chosen = resolve({
+    ...(request.agent && { agent: request.agent }),
+    ...(request.modelName && { modelName: request.modelName }),
+  });
   const options: Record<string, Json> = request.modelName === undefined ? {} : { modelName: request.modelName };
   return {
-    ...caller, conversation, run: crypto.randomUUID(), message, request: { ...chosen, ...options },
+    ...caller,
+    conversation,
+    run: crypto.randomUUID(),
+    message,
+    request: { ...chosen, ...options },
     ...(request.expectedVersion !== undefined && { expected: request.expectedVersion }),
-    ...(key !== undefined && { idempotency: { key, digest: digestOf([textOf(message.parts), chosen.model, chosen.agent]) } }),
+    ...(key !== undefined && {
+      idempotency: { key, digest: digestOf([textOf(message.parts), chosen.model, chosen.agent]) },
+    }),
   };
 }
 

@@ -45,7 +45,11 @@ export function conversationRoutes({ conversations, config }: ServerParts): Hono
     const start = after ?? (last === undefined ? 0 : Math.max(0, found.version - last));
     const entries = await conversations.entries(key, { after: start, limit, ...(since !== undefined && { since }) });
     const end = entries.at(-1)?.seq ?? start;
-    return c.json({ version: found.version, messages: toMessageViews(entries), next: end < found.version ? end : null });
+    return c.json({
+      version: found.version,
+      messages: toMessageViews(entries),
+      next: end < found.version ? end : null,
+    });
   });
 
   app.post('/conversations/:id/fork', async (c) => {

@@ -11,9 +11,7 @@ export function feedRoutes({ feed, config, log }: ServerParts): Hono<ServerEnvir
     const last = c.req.header('last-event-id');
     const after = last !== undefined && !Number.isNaN(Date.parse(last)) ? new Date(last) : new Date();
     return respondWithEvents(c, { ...config, log, run: '' }, (stream, gone) =>
-      feed.follow(caller, { after, signal: gone }, (change) =>
-        stream.sendRaw('run', change, change.changedAt),
-      ),
+      feed.follow(caller, { after, signal: gone }, (change) => stream.sendRaw('run', change, change.changedAt)),
     );
   });
   return app;

@@ -18,7 +18,8 @@ export async function newMessages(messages: readonly Spoken[], history: () => Pr
   if (!texts.length) throw serverError('invalid_request', 'messages: the last message must be from the user');
   if (before === 0) return texts;
   const known = (await history()).flatMap((entry): Spoken[] => {
-    if (entry.kind === 'user') return entry.body.parts.map((part) => ({ role: 'user', content: part.type === 'text' ? part.text : '' }));
+    if (entry.kind === 'user')
+      return entry.body.parts.map((part) => ({ role: 'user', content: part.type === 'text' ? part.text : '' }));
     const text = entry.kind === 'assistant' ? textOf(entry.body.parts) : '';
     return text ? [{ role: 'assistant', content: text }] : [];
   });

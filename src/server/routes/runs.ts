@@ -41,7 +41,8 @@ export function runRoutes({ runner, journal, config, log }: ServerParts): Hono<S
 function positionOf(run: string, id: string | undefined): Position | null {
   if (id === undefined || id === '') return null;
   const position = parseEventId(run, id);
-  if (!position) throw serverError('invalid_request', `Last-Event-ID: "${id.slice(0, 200)}" is not an event of this run`);
+  if (!position)
+    throw serverError('invalid_request', `Last-Event-ID: "${id.slice(0, 200)}" is not an event of this run`);
   return position;
 }
 
@@ -66,23 +67,39 @@ export interface RunView {
 export function toRunView(record: RunRecord): RunView {
   const { conversation, run, status, request, outcome, createdAt, endedAt, entries, steps } = record;
   const answers = entries.filter((entry) => entry.kind === 'assistant');
-  const results = new Map(entries.flatMap((entry) => (entry.kind === 'tool_result' ? [[entry.body.call, entry.body]] : [])));
+  const results = new Map(
+    entries.flatMap((entry) => (entry.kind === 'tool_result' ? [[entry.body.call, entry.body]] : [])),
+  );
   const waiting = new Set(steps.filter((step) => step.state === 'awaiting').map((step) => step.n));
   const isOpen = status === 'running' || status === 'waiting';
-  const toolCalls = answers.flatMap(({ body }) => callsOf(body.parts)).map(({ id, name, args, raw }) => {
-    const result = results.get(id);
-    return { id, name, args: raw ?? args, ...(result && { result: result.result, isError: result.isError ?? false }) };
-  });
+  const toolCalls = answers
+    .flatMap(({ body }) => callsOf(body.parts))
+    .map(({ id, name, args, raw }) => {
+      const result = results.get(id);
+      return {
+        id,
+        name,
+        args: raw ?? args,
+        ...(result && { result: result.result, isError: result.isError ?? false }),
+      };
+    });
   const approvals = answers
     .flatMap(({ body }) => body.asks ?? [])
     .filter((ask) => isOpen && waiting.has(ask.step))
     .map(({ step, call, why }) => ({ id: `${run}:${step}`, call, why }));
   return {
-    conversation, run, status, agent: request.agent, model: request.model,
-    text: textOf(answers.at(-1)?.body.parts ?? []), toolCalls, approvals,
+    conversation,
+    run,
+    status,
+    agent: request.agent,
+    model: request.model,
+    text: textOf(answers.at(-1)?.body.parts ?? []),
+    toolCalls,
+    approvals,
     usage: outcome?.usage ?? answers.reduce((sum, { body }) => addUsage(sum, body.usage), noUsage),
     ...(outcome?.type === 'run_end' && { reason: outcome.reason }),
     ...(outcome?.type === 'error' && { error: { code: outcome.code, message: outcome.message, hint: outcome.hint } }),
-    createdAt, endedAt,
+    createdAt,
+    endedAt,
   };
 }

@@ -180,13 +180,15 @@ const claim = `create function homard_claim_1(p_worker text, p_limit int, p_leas
   end $f$`;
 
 /** A run whose row is locked is being committed, which renews it: so this waits for nobody. */
-const renew = `create function homard_renew_1(p_worker text, p_lease float8)
+const renew = `create function homard_renew_1(p_worker text, p_runs json, p_lease float8)
   returns table(id text, epoch int, cancelled boolean) language plpgsql as $f$
   #variable_conflict use_column
+  declare ids text[] := array(select json_array_elements_text(p_runs));
   begin
     update run set lease_until = now() + p_lease * interval '1 s' where id in
-      (select id from run where lease_owner = p_worker and status = 'running' for update skip locked);
-    return query select run.id, run.epoch, run.cancelled from run where lease_owner = p_worker and status = 'running';
+      (select id from run where id = any(ids) and lease_owner = p_worker and status = 'running' for update skip locked);
+    return query select run.id, run.epoch, run.cancelled from run
+      where run.id = any(ids) and lease_owner = p_worker and status = 'running';
   end $f$`;
 
 /** The status after the request to end; null: no such run. A queued run ends here; others are ended by a worker. */

@@ -20,5 +20,7 @@ export async function migrate<T>(db: Kysely<T>): Promise<string[]> {
   if (message.includes('corrupted migrations')) {
     throw storeError('newer_schema', 'The database was written by a newer version of Homard.', { cause: error });
   }
-  throw storeError('migration_failed', `The database could not be brought to this version: ${message}`, { cause: error });
+  throw storeError('migration_failed', `The database could not be brought to this version: ${message}`, {
+    cause: error,
+  });
 }

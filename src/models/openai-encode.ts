@@ -1,0 +1,83 @@
+// Neutral messages as the JSON text of a chat-completions request. The kernel hands over the same objects again in the
+// next step and the next turn, so the text of each message and of each list of tools is made once.
+import type { FilePart, Json, Message, TextPart } from '../kernel/messages.ts';
+import { callsOf, textOf } from '../kernel/messages.ts';
+import type { ModelRequest, ToolSpec } from '../kernel/model.ts';
+
+const messageTexts = new WeakMap<Message, string>();
+const toolTexts = new WeakMap<readonly ToolSpec[], string>();
+
+export interface EncodeConfig {
+  model: string;
+  /** Asks for a last chunk with the usage; some hosts refuse the option. */
+  hasUsage: boolean;
+}
+
+/** The request's body. Reasoning of past answers is left out; an assistant message that held nothing else, too. */
+export function encodeRequest(request: ModelRequest, { model, hasUsage }: EncodeConfig): string {
+  const messages: string[] = [];
+  if (request.system) messages.push(JSON.stringify({ role: 'system', content: request.system.toWellFormed() }));
+  for (const message of request.messages) {
+    const text = messageText(message);
+    if (text) messages.push(text);
+  }
+  const options = hasUsage ? ',"stream_options":{"include_usage":true}' : '';
+  const tools = request.tools.length ? `,"tools":${toolsText(request.tools)}` : '';
+  return `{"model":${JSON.stringify(model)},"stream":true${options},"messages":[${messages.join(',')}]${tools}}`;
+}
+
+function messageText(message: Message): string {
+  let text = messageTexts.get(message);
+  if (text === undefined) {
+    const wire = toWire(message);
+    text = wire ? JSON.stringify(wire) : '';
+    messageTexts.set(message, text);
+  }
+  return text;
+}
+
+function toolsText(tools: readonly ToolSpec[]): string {
+  let text = toolTexts.get(tools);
+  if (text === undefined) {
+    text = JSON.stringify(tools.map(toWireTool));
+    toolTexts.set(tools, text);
+  }
+  return text;
+}
+
+function toWireTool({ name, description, schema }: ToolSpec): Json {
+  const parameters = schema.type === undefined ? { type: 'object', properties: {}, ...schema } : schema;
+  return { type: 'function', function: { name, description, parameters } };
+}
+
+function toWire(message: Message): Json | undefined {
+  if (message.role === 'user') {
+    return { role: 'user', content: message.parts.map(userText).join('\n').toWellFormed() };
+  }
+  if (message.role === 'tool') {
+    const { result, call } = message;
+    const content = typeof result === 'string' ? result.toWellFormed() : JSON.stringify(result);
+    return { role: 'tool', tool_call_id: call, content };
+  }
+  const content = textOf(message.parts).toWellFormed();
+  const calls = callsOf(message.parts).map(({ id, name, args }) => ({
+    id,
+    type: 'function',
+    function: { name: toLegalName(name), arguments: toArguments(args) },
+  }));
+  if (calls.length) return { role: 'assistant', content: content || null, tool_calls: calls };
+  return content ? { role: 'assistant', content } : undefined;
+}
+
+function userText(part: TextPart | FilePart): string {
+  if (part.type === 'text') return part.text;
+  return `[file ${part.name.replace(/\s+/g, ' ')} (${part.mime}, ${part.bytes} bytes)]`;
+}
+
+/** A model may have called what no tool is named; hosts refuse a history with such a name for ever. */
+const toLegalName = (name: string): string => name.replace(/[^A-Za-z0-9_-]/g, '_').slice(0, 64) || 'unknown';
+
+/** Hosts that read arguments expect an object; what the model wrote instead is told by the call's result. */
+function toArguments(args: Json): string {
+  return typeof args === 'object' && args !== null && !Array.isArray(args) ? JSON.stringify(args) : '{}';
+}
