@@ -26,9 +26,9 @@ export function failed(call: ToolCallPart, message: string, ms = 0): ToolResultB
 export async function check(
   call: ToolCallPart,
   { tools, policy }: CallTools,
-  options: { context: RunContext; answer?: Answer },
+  options: { context: RunContext; signal: AbortSignal; answer?: Answer },
 ): Promise<Checked> {
-  const { context, answer } = options;
+  const { context, signal, answer } = options;
   const settle = (message: string): Checked => ({ state: 'settled', result: failed(call, message) });
   if (answer?.effect === 'deny') {
     return settle(`A person denied this call${answer.comment ? `: ${answer.comment}` : '.'} Do not repeat it.`);
@@ -47,9 +47,9 @@ export async function check(
   let valid: { value: unknown } | { problem: string };
   let decision: Decision;
   try {
-    valid = await tool.validate(args);
+    valid = await untilAborted(tool.validate(args), signal);
     if ('problem' in valid) return settle(`Invalid arguments, nothing was executed: ${valid.problem}`);
-    decision = await policy.decide({ id: call.id, tool, args, ...context });
+    decision = await untilAborted(policy.decide({ id: call.id, tool, args, ...context }), signal);
   } catch (error) {
     return settle(`This call could not be checked, so it was not executed: ${messageOf(error)}`);
   }
@@ -130,12 +130,12 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
 export async function recover(
   call: ToolCallPart,
   tool: Tool | undefined,
-  key: string,
+  { key, signal }: { key: string; signal: AbortSignal },
 ): Promise<'again' | ToolResultBody> {
   if (tool && tool.effect !== 'once') return 'again';
   const unknown = 'tool.outcome_unknown: the server stopped while this call ran. It may or may not have taken effect.';
   try {
-    const found = await tool?.probe?.(key);
+    const found = await untilAborted(tool?.probe?.(key), signal);
     if (found) return { call: call.id, name: call.name, result: found.result, ms: 0 };
   } catch (error) {
     return failed(call, `${unknown} Looking it up failed: ${messageOf(error)}. Verify before repeating.`);
@@ -164,5 +164,16 @@ export function toCallParts(
     } catch {
       return { ...part, raw: args };
     }
+  });
+}
+
+/** Leaves behind what ignores its signal: rejects with the signal's reason. */
+export function untilAborted<T>(promise: T | Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason as Error);
+    const settle = () => signal.removeEventListener('abort', abort);
+    Promise.resolve(promise).then(resolve, reject).finally(settle);
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort, { once: true });
   });
 }

@@ -2,7 +2,7 @@
 // committed before it is shown, and a call is committed as started before it begins; so whoever claims the run after a
 // crash goes on from the same rows.
 import type { CallTools, Checked } from './calls.ts';
-import { check, execute, failed, recover, toCallParts } from './calls.ts';
+import { check, execute, failed, recover, toCallParts, untilAborted } from './calls.ts';
 import { AgentError, messageOf } from './errors.ts';
 import type { EndReason, Outcome } from './events.ts';
 import type { Claim, EntryBody, Journal, Step, StepChange } from './journal.ts';
@@ -128,6 +128,12 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       live.notify({ type: 'warning', code: 'run.continued', message: 'This run was continued.' });
   }
 
+  /** Another worker goes on: what came of an aborted check or call is not for the record. */
+  function leaveIfLost(): void {
+    const why = stopped();
+    if (why === 'lost' || why === 'shutdown') throw new LostRun();
+  }
+
   const doneStep = (n: number, part: ToolCallPart): StepChange => ({ n, kind: 'tool', call: part.id, state: 'done' });
 
   /** Brings every open call to its end, or to a person. Undefined: nothing is open, the model is next. */
@@ -147,6 +153,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       live.notify({ type: 'approval_decision', id, call: part.id, effect, ...(comment && { comment }) });
     }
     if (fresh.length) {
+      leaveIfLost();
       const steps = fresh.map(({ step, part }) => ({ ...doneStep(step, part), state: 'started' as const }));
       await commit('running', { steps });
     }
@@ -157,12 +164,12 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   async function prepare(call: OpenCall): Promise<ToolResultBody | undefined> {
     const { part, step, state, answer } = call;
     if (state === 'started') {
-      const recovered = await recover(part, tools.get(part.name), `${run}:${step}`);
+      const recovered = await recover(part, tools.get(part.name), { key: `${run}:${step}`, signal });
       if (recovered !== 'again') return recovered;
     }
     // What was started had been allowed; policy decides anew for what a person answered.
     const known = state === 'started' ? { effect: 'allow' as const, by: 'record', ...answer } : answer;
-    const checked = await check(part, assembly, { context, ...(known && { answer: known }) });
+    const checked = await check(part, assembly, { context, signal, ...(known && { answer: known }) });
     if (checked.state === 'settled') return checked.result;
     if (checked.state === 'asks') return failed(part, `Not executed: ${checked.why}`);
     call.allowed = checked;
@@ -188,11 +195,10 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
           wake = resolve;
         });
       }
-      const stop = stopped();
-      if (stop === 'lost' || stop === 'shutdown') throw new LostRun();
+      leaveIfLost();
       const batch = results.splice(0).sort((a, b) => a.call.step - b.call.step);
       open = open.filter((call) => !batch.some((done) => done.call === call));
-      const waits = !pending && open.length > 0 && !stop;
+      const waits = !pending && open.length > 0 && !stopped();
       if (batch.length || waits) {
         const end = await commit(waits ? 'waiting' : 'running', {
           entries: batch.map(({ call, body }) => ({ kind: 'tool_result' as const, body: withEdit(call, body) })),
@@ -244,7 +250,8 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     const last = ledger.entries.at(-1);
     if (isNudged && last?.kind === 'assistant') messages.push({ role: 'user', parts: [{ type: 'text', text: NUDGE }] });
     let request: ModelRequest = { system: assembly.system, messages, tools: specs };
-    for (const layer of middleware) if (layer.model) request = await layer.model(request, context);
+    for (const layer of middleware)
+      if (layer.model) request = await untilAborted(layer.model(request, context), signal);
     const answer = assembly.model.call(request, signal, (part) => {
       if (signal.aborted) return;
       if (part.type === 'text' || part.type === 'reasoning') {
@@ -268,7 +275,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     const settled: EntryBody[] = [];
     for (const part of callsOf(parts)) {
       const step = nextStep++;
-      const checked = await check(part, assembly, { context });
+      const checked = await check(part, assembly, { context, signal });
       const state = checked.state === 'allowed' ? 'started' : checked.state === 'asks' ? 'awaiting' : 'done';
       steps.push({ ...doneStep(step, part), state });
       if (checked.state === 'settled') settled.push({ kind: 'tool_result', body: checked.result });
@@ -277,6 +284,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
         asks.push({ call: part.id, step, why: checked.why, ...(checked.rule !== undefined && { rule: checked.rule }) });
       }
     }
+    leaveIfLost();
     const body = { parts, model, usage: answer.usage, ...(voided && { voided }), ...(asks.length && { asks }) };
     const added: EntryBody[] = [{ kind: 'assistant', body }, ...settled];
     if (status === 'running') {
@@ -361,15 +369,4 @@ function toReason(reason: FinishReason): EndReason {
 function emptyAnswer(model: string): AgentError {
   const kind = { status: 502, hint: 'Send the message again, or choose another model.' };
   return new AgentError('models.empty_answer', kind, `${model} answered with nothing, twice.`);
-}
-
-/** Leaves a call that ignores its signal behind. */
-function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason as Error);
-    const settle = () => signal.removeEventListener('abort', abort);
-    promise.then(resolve, reject).finally(settle);
-    if (signal.aborted) abort();
-    else signal.addEventListener('abort', abort, { once: true });
-  });
 }

@@ -173,6 +173,52 @@ export const recordCases: Cases = {
     assert.deepEqual(await journal.history(key(), { seq: 0, bytes: 0 }), []);
   },
 
+  'history that is cut in a turn of many steps has its opening message and the step before the cut': async (bench) => {
+    const { begin, key, write, finish, journal, entries } = bench;
+    const web = key();
+    await finish(await begin(web, 'one'), 'answer');
+    const claim = await begin(web, 'two');
+    await write(claim, { entries: [assistant('', ['c1', 'c2']), result('c2')] });
+    await write(claim, { entries: [result('c1')] });
+    await write(claim, { entries: [assistant('', ['c3']), result('c3')] });
+    await finish(claim, 'answer');
+    await finish(await begin(web, 'three'), 'answer');
+    // 1 one, 2 answer, 3 two, 4 step, 5 and 6 results, 7 step, 8 result, 9 answer, 10 three, 11 answer
+    const expected = [
+      [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+      [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+      [3, 4, 5, 6, 7, 8, 9, 10, 11],
+      [3, 4, 5, 6, 7, 8, 9, 10, 11],
+      [3, 4, 5, 6, 7, 8, 9, 10, 11],
+      [3, 4, 5, 6, 7, 8, 9, 10, 11],
+      [3, 4, 5, 6, 7, 8, 9, 10, 11],
+      [3, 7, 8, 9, 10, 11],
+      [3, 7, 8, 9, 10, 11],
+      [10, 11],
+      [10, 11],
+      [],
+    ];
+    const all = await entries(web);
+    for (const [cut, seqs] of expected.entries()) {
+      const bytes = all[cut - 1]?.bytesTo ?? 0;
+      for (const after of [
+        { seq: cut, bytes: 0 },
+        { seq: 0, bytes },
+      ]) {
+        const read = await journal.history(web, after);
+        assert.deepEqual(
+          read.map(({ seq }) => seq),
+          seqs,
+          `cut at ${cut}`,
+        );
+        assert.deepEqual(
+          read,
+          all.filter(({ seq }) => seqs.includes(seq)),
+        );
+      }
+    }
+  },
+
   'a run is loaded with its own entries, after a commit if asked': async ({
     begin,
     key,

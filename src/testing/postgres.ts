@@ -5,12 +5,13 @@ export interface TemporaryPostgres extends AsyncDisposable {
 }
 
 /**
- * A database of its own on the server that HOMARD_TEST_POSTGRES names (default: 127.0.0.1:5432, user postgres, trust); dropped
- * on disposal, with whoever is still connected.
+ * A database of its own on the server that HOMARD_TEST_POSTGRES names by a url (else 127.0.0.1:5432, user postgres, trust);
+ * dropped on disposal, with whoever is still connected.
  */
 export async function createTemporaryPostgres(): Promise<TemporaryPostgres> {
   const { default: pg } = await import('pg');
-  const server = process.env.HOMARD_TEST_POSTGRES ?? 'postgres://postgres@127.0.0.1:5432/postgres';
+  const named = process.env.HOMARD_TEST_POSTGRES ?? '';
+  const server = named.includes('://') ? named : 'postgres://postgres@127.0.0.1:5432/postgres';
   const name = `homard_test_${randomUUID().replaceAll('-', '')}`;
   const run = async (statement: string) => {
     const client = new pg.Client({ connectionString: server });

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { Emitted } from '../../src/kernel/index.ts';
+import type { Assembly, Emitted } from '../../src/kernel/index.ts';
 import { AgentError, isTerminal } from '../../src/kernel/index.ts';
 import { createRig, eventsOf, intercept, owner, submission, watch, web } from './rig.ts';
 import type { Turn } from './scripted.ts';
-import { call, forever, moment, say, results, scripted, tool, types, until, untilStopped } from './scripted.ts';
+import { call, forever, moment, say, results, scripted, sleep, tool, types, until, untilStopped } from './scripted.ts';
 
 const ok: Turn = [say('ok')];
 const explode = (): never => {
@@ -128,6 +128,68 @@ describe('what cannot be assembled', () => {
     await rig.takeOver(second);
     const events = eventsOf(await watch(second.runner, run));
     expect(events.at(-1)).toMatchObject({ type: 'error', code: 'agents.unknown' });
+  });
+});
+
+describe('what never answers', () => {
+  const hangs: [string, object, Partial<Assembly>][] = [
+    ['a policy', {}, { policy: { decide: forever } }],
+    ['a schema', { parameters: { '~standard': { version: 1, vendor: 'test', validate: forever } } }, {}],
+    ['a middleware', {}, { middleware: [{ name: 'hangs', model: forever }] }],
+  ];
+
+  it.each(hangs)('does not hold up a cancel: %s', async (_, more, assembly) => {
+    const rig = createRig();
+    let ran = 0;
+    const worker = rig.worker({
+      model: scripted([call('a', 'act')], ok),
+      tools: [tool('act', () => ++ran, more)],
+      assembly,
+    });
+    const { run } = submission('hi');
+    await worker.runner.submit(submission('hi', { run }));
+    await sleep(5);
+    await worker.runner.cancel(owner, run);
+    const events = eventsOf(await watch(worker.runner, run));
+    expect(events.at(-1)).toMatchObject({ reason: 'cancelled' });
+    expect(results(events).every(({ result }) => /not executed/i.test(String(result)))).toBe(true);
+    expect(ran).toBe(0);
+  });
+
+  it.each(hangs)('does not hold up a shutdown, and the next worker decides anew: %s', async (_, more, assembly) => {
+    const rig = createRig();
+    const act = (also: object) => [tool('act', () => 'did', also)];
+    const turns: Turn[] = [[call('a', 'act')], ok];
+    const first = rig.worker({ model: scripted(...turns), tools: act(more), assembly });
+    await using second = rig.worker({ model: scripted(...turns), tools: act({}) });
+    const { run } = submission('hi');
+    await first.runner.submit(submission('hi', { run }));
+    await sleep(5);
+    await first[Symbol.asyncDispose]();
+    await second.runner.sweep();
+    const events = eventsOf(await watch(second.runner, run));
+    expect(results(events)).toMatchObject([{ id: 'a', result: 'did', isError: false }]);
+    expect(events.at(-1)).toMatchObject({ reason: 'done' });
+  });
+
+  it('does not hold up a cancel: a probe', async () => {
+    const rig = createRig();
+    const begun = moment();
+    const act = tool('act', () => (begun.happens(), forever()), { effect: 'once', probe: forever });
+    await using first = rig.worker({ model: scripted([call('a', 'act')]), tools: [act] });
+    const second = rig.worker({ model: scripted(ok), tools: [act] });
+    const { run } = submission('hi');
+    await first.runner.submit(submission('hi', { run }));
+    await begun.happened;
+    first.die();
+    await rig.takeOver(second);
+    await sleep(5);
+    await second.runner.cancel(owner, run);
+    const events = eventsOf(await watch(second.runner, run));
+    expect(events.at(-1)).toMatchObject({ reason: 'cancelled' });
+    expect(results(events)).toMatchObject([
+      { id: 'a', isError: true, result: expect.stringMatching(/may or may not/) },
+    ]);
   });
 });
 

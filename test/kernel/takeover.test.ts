@@ -284,6 +284,41 @@ describe('a zombie', () => {
     },
   );
 
+  it('is not believed by a client that has seen its successor', async () => {
+    const rig = createRig();
+    const [late, end, said1, said2] = [moment(), moment(), moment(), moment()];
+    const model1 = scripted(
+      async ({ on }) => (on(say('false')), said1.happens(), await late.happened, on(say(' again')), forever()),
+    );
+    const model2 = scripted(
+      async ({ on }) => (on(say('tr')), said2.happens(), await end.happened, on(say('ue')), 'stop'),
+    );
+    await using first = rig.worker({ model: model1 });
+    await using second = rig.worker({ model: model2 });
+    const { run } = submission('hi');
+    await first.runner.submit(submission('hi', { run }));
+    await said1.happened;
+    await rig.takeOver(second);
+    await said2.happened;
+    const seen: Emitted[] = [];
+    const on = (one: Emitted) => void seen.push(one);
+    for (const { runner } of [second, first]) {
+      const leave = new AbortController();
+      const after = seen.at(-1)?.position ?? null;
+      const visit = runner.watch({ ...owner, run, after }, { on, signal: leave.signal });
+      await sleep(5);
+      late.happens();
+      await sleep(5);
+      leave.abort();
+      await visit;
+    }
+    end.happens();
+    const rest = await watch(second.runner, run, seen.at(-1)!.position);
+    const events = eventsOf([...seen, ...rest]);
+    expect(only(events, 'token').map(({ text }) => text)).toEqual(['tr', 'ue']);
+    expect(only(events, 'step_restart')).toEqual([]);
+  });
+
   it('of the same process makes room for its own successor', async () => {
     const rig = createRig();
     const model = scripted(() => forever());

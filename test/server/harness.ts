@@ -1,4 +1,5 @@
 // A whole server over HTTP on a free port, on either back end, with two users and a scripted model.
+import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -8,6 +9,10 @@ import { createTokenIdentity } from '../../src/access/identity.ts';
 import type { Homard, HomardInput } from '../../src/app.ts';
 import { createHomard } from '../../src/app.ts';
 import { allowAll } from '../../src/kernel/index.ts';
+import type { Database } from '../../src/store/database.ts';
+import { tables } from '../../src/store/migrations/0001-core.ts';
+import { functions } from '../../src/store/migrations/0001-functions.ts';
+import { migrate } from '../../src/store/migrations/index.ts';
 import { copyTemplate } from '../../src/testing/store.ts';
 import { createTemporaryPostgres } from '../../src/testing/postgres.ts';
 import { framesOf } from '../crash/client.ts';
@@ -50,6 +55,15 @@ export type Backend = 'embedded' | 'postgres';
 /** PostgreSQL where HOMARD_TEST_POSTGRES names one. */
 export const backends: Backend[] = process.env.HOMARD_TEST_POSTGRES ? ['embedded', 'postgres'] : ['embedded'];
 
+/** Made once a machine for the schema of this very code. */
+export const schemaTemplate = {
+  key: createHash('sha256')
+    .update(JSON.stringify([tables, functions]))
+    .digest('hex')
+    .slice(0, 12),
+  prepare: (database: Database) => migrate(database.kysely),
+};
+
 const identity = createTokenIdentity({
   'ann-token': { tenant: 'default', owner: 'ann' },
   'bob-token': { tenant: 'default', owner: 'bob' },
@@ -58,7 +72,7 @@ const identity = createTokenIdentity({
 export async function createTestServer(backend: Backend, input: HomardInput = {}): Promise<TestServer> {
   const folder = mkdtempSync(join(tmpdir(), 'homard-test-'));
   const postgres = backend === 'postgres' ? await createTemporaryPostgres() : undefined;
-  if (!postgres) await copyTemplate(join(folder, 'db'));
+  if (!postgres) await copyTemplate(join(folder, 'db'), schemaTemplate);
   let homard: Homard;
   let server: Server;
   let address = '';

@@ -5,7 +5,7 @@ import { functions } from './0001-functions.ts';
 
 // `collate "C"`: ids are compared byte for byte, whatever the database's language. A run's lease and counter are in no
 // index, so that a commit changes its row in place (HOT); `position` gives queues the order of submission.
-const tables = [
+export const tables = [
   `create table conversation(
      tenant_id text collate "C" not null, owner text collate "C" not null, id text collate "C" not null,
      version int not null, bytes bigint not null, active_run text collate "C", agent text, title text,
