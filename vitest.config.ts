@@ -8,6 +8,7 @@ export default defineConfig({
     exclude: process.env.HOMARD_CRASH ? [] : ['test/crash/**'],
     execArgv: ['--liftoff-only'],
     pool: 'forks',
+    maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

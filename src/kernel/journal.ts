@@ -107,6 +107,10 @@ export interface Claim extends ConversationKey {
   ageMs: number;
   /** Somebody asked the run to end: it must do nothing else. */
   cancelled: boolean;
+  /** The user's message, where the run begins with this claim; null at a take-over. */
+  message: UserBody | null;
+  /** Another one for a conversation of the same name that was made after this one was deleted. */
+  incarnation: string;
 }
 
 export interface Commit extends ConversationKey {

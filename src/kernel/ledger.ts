@@ -3,6 +3,7 @@
 import type { Outcome } from './events.ts';
 import type { Claim, Commit, Entry, EntryBody, RunRecord, StepChange } from './journal.ts';
 import type { RunEnvironment } from './loop.ts';
+import type { UserBody } from './messages.ts';
 import type { Window } from './project.ts';
 import { windowStart } from './project.ts';
 import { eventsOf } from './replay.ts';
@@ -30,11 +31,22 @@ export interface Ledger {
   commit(status: Commit['status'], change: Change): Promise<End>;
 }
 
-export function createLedger(claim: Claim, { journal, worker, live }: RunEnvironment): Ledger {
+export function createLedger(claim: Claim, { journal, worker, live, cache }: RunEnvironment): Ledger {
   const { tenant, owner, conversation, run, epoch } = claim;
   const total = { seq: claim.version, bytes: claim.bytes };
   let commits = claim.commits;
   let entries: Entry[] = [];
+  let window: Window | undefined;
+
+  /** The window before this run's message, if it need not be read. */
+  function before(message: UserBody, start: { seq: number; bytes: number }): Entry[] | undefined {
+    const earlier = claim.version === 1 ? [] : cache.take(claim, start);
+    if (!earlier) return undefined;
+    const bytes = utf8Length(JSON.stringify(message));
+    const place = { seq: claim.version, bytesTo: claim.bytes, bytes, at: claim.startedAt };
+    earlier.push({ kind: 'user', body: message, run, commit: 0, epoch, ...place });
+    return earlier;
+  }
 
   /** Sizes are those that the journal will count: UTF-8 of the JSON. */
   function keep(added: EntryBody[], version: number): void {
@@ -51,8 +63,10 @@ export function createLedger(claim: Claim, { journal, worker, live }: RunEnviron
     get entries() {
       return entries;
     },
-    async read(window) {
-      entries = await journal.history(claim, windowStart(total, window));
+    async read(shown) {
+      window = shown;
+      const start = windowStart(total, window);
+      entries = (claim.message && before(claim.message, start)) ?? (await journal.history(claim, start));
       if (commits === 0) return null;
       const record = await journal.load(claim, run, -1);
       if (!record) throw new LostRun();
@@ -64,6 +78,11 @@ export function createLedger(claim: Claim, { journal, worker, live }: RunEnviron
       if (done.outcome === 'lost') throw new LostRun();
       commits++;
       keep(added, done.version);
+      if (window && status !== 'running' && status !== 'waiting' && done.outcome === 'done') {
+        const { version, bytes } = done;
+        const start = windowStart({ seq: version, bytes }, window);
+        cache.put(claim, { incarnation: claim.incarnation, version, bytes, start, entries });
+      }
       live.committed(commits, eventsOf(added, run, outcome));
       return { claim: done.next };
     },

@@ -5,6 +5,7 @@ import type { CallTools, Checked } from './calls.ts';
 import { check, execute, failed, recover, toCallParts, untilAborted } from './calls.ts';
 import { AgentError, messageOf } from './errors.ts';
 import type { EndReason, Outcome } from './events.ts';
+import type { HistoryCache } from './history-cache.ts';
 import type { Claim, EntryBody, Journal, Step, StepChange } from './journal.ts';
 import type { End } from './ledger.ts';
 import { createLedger, LostRun } from './ledger.ts';
@@ -43,6 +44,7 @@ export type Stop = 'cancelled' | 'timeout' | 'lost' | 'shutdown';
 
 export interface RunEnvironment {
   journal: Journal;
+  cache: HistoryCache;
   worker: string;
   live: Live;
   signal: AbortSignal;

@@ -15,11 +15,13 @@ import type {
 } from './journal.ts';
 import { journalError } from './journal.ts';
 import type { UserBody } from './messages.ts';
+import { sliceHistory } from './project.ts';
 
 interface Conversation {
   key: ConversationKey;
   version: number;
   bytes: number;
+  incarnation: string;
   active: Run | null;
   entries: Entry[];
   queue: Run[];
@@ -66,7 +68,7 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     });
   }
 
-  function lease(run: Run, worker: string): Claim {
+  function lease(run: Run, worker: string, message: UserBody | null = null): Claim {
     const wasWaiting = run.status === 'queued';
     run.status = 'running';
     run.epoch++;
@@ -86,6 +88,8 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
       messageSeq,
       startedAt,
       cancelled,
+      message,
+      incarnation: home.incarnation,
       version: home.version,
       bytes: home.bytes,
       ageMs: now() - run.activeSince,
@@ -96,9 +100,10 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
   function claimNext(home: Conversation, worker: string): Claim | null {
     const run = home.queue.shift();
     if (!run) return null;
+    const message = run.message!;
     home.active = run;
-    enter(run, run.message!);
-    return lease(run, worker);
+    enter(run, message);
+    return lease(run, worker, message);
   }
 
   function enter(run: Run, message: UserBody): void {
@@ -120,7 +125,15 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     }
     if (!home) {
       const { tenant, owner, conversation } = submission;
-      home = { key: { tenant, owner, conversation }, version: 0, bytes: 0, active: null, entries: [], queue: [] };
+      home = {
+        key: { tenant, owner, conversation },
+        version: 0,
+        bytes: 0,
+        incarnation: crypto.randomUUID(),
+        active: null,
+        entries: [],
+        queue: [],
+      };
       conversations.set(name, home);
     }
     return home;
@@ -237,13 +250,7 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     },
     async history(key, after) {
       const entries = conversations.get(nameOf(key))?.entries ?? [];
-      const first = entries.findIndex((entry) => entry.seq > after.seq && entry.bytesTo > after.bytes);
-      if (first < 0) return [];
-      if (opens(entries[first]!)) return clone(entries.slice(first));
-      const before = entries.slice(0, first);
-      const step = before.findLastIndex(({ kind }) => kind !== 'tool_result' && kind !== 'notice');
-      const opener = before.findLastIndex(opens);
-      return clone([...(opener >= 0 && opener < step ? [before[opener]!] : []), ...entries.slice(Math.max(0, step))]);
+      return clone(sliceHistory(entries, after));
     },
     async load(owner, name, afterCommit) {
       const run = ownRun(owner, name);
@@ -286,8 +293,6 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     },
   };
 }
-
-const opens = ({ kind }: Entry): boolean => kind === 'user' || kind === 'summary';
 
 /** The outcome of a run that was cancelled before it began. */
 export const cancelledOutcome = {

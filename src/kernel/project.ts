@@ -40,6 +40,17 @@ export function windowStart(total: { seq: number; bytes: number }, window: Windo
 const bytesOf = (window: Window): number => window.tokens * BYTES_PER_TOKEN;
 const openerBytes = (window: Window): number => bytesOf(window) >> 2;
 
+/** Of all entries those that `Journal.history` gives for a start: see there. */
+export function sliceHistory(entries: readonly Entry[], after: { seq: number; bytes: number }): Entry[] {
+  const first = entries.findIndex((entry) => entry.seq > after.seq && entry.bytesTo > after.bytes);
+  if (first < 0) return [];
+  if (opens(entries[first]!)) return entries.slice(first);
+  const before = entries.slice(0, first);
+  const step = before.findLastIndex(({ kind }) => kind !== 'tool_result' && kind !== 'notice');
+  const opener = before.findLastIndex(opens);
+  return [...(opener >= 0 && opener < step ? [before[opener]!] : []), ...entries.slice(Math.max(0, step))];
+}
+
 export function project(entries: readonly Entry[], window: Window): Message[] {
   const messages: Message[] = [];
   for (let i = 0, shown = inWindow(entries, window); i < shown.length; i++) {

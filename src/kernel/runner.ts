@@ -4,6 +4,7 @@ import { LONGEST_TIMER_MS } from './calls.ts';
 import { messageOf } from './errors.ts';
 import type { AgentEvent, Emitted, Position } from './events.ts';
 import { isTerminal } from './events.ts';
+import { createHistoryCache } from './history-cache.ts';
 import type { Claim, Journal, RunStatus, Submission, Submitted } from './journal.ts';
 import { journalError } from './journal.ts';
 import type { Live } from './live.ts';
@@ -74,6 +75,7 @@ interface Active {
 
 export function createRunner(config: RunnerConfig): Runner {
   const { journal, worker, assemble, log, onChange, renewMs = 1500, sweepMs = 1000, pollMs = 250 } = config;
+  const cache = createHistoryCache({ limitBytes: 8_000_000, idleMs: 10 * 60_000 });
   const active = new Map<string, Active>();
   const tasks = new Set<Promise<void>>();
   const startHints = new Map<string, Set<() => void>>();
@@ -98,7 +100,7 @@ export function createRunner(config: RunnerConfig): Runner {
         made = await assembleOrFail(claim, controller.signal);
         const leftMs = Math.max(0, made.limits.runMs - claim.ageMs);
         timer = setTimeout(stop, Math.min(leftMs, LONGEST_TIMER_MS), 'timeout');
-        const environment = { journal, worker, live, signal: controller.signal, stopped: () => stopped };
+        const environment = { journal, cache, worker, live, signal: controller.signal, stopped: () => stopped };
         return await advance(claim, made, environment);
       } catch (error) {
         // The record could not be reached or read: nothing more is known here. The lease runs out and the run is claimed anew.

@@ -26,7 +26,7 @@ export interface JournalConfig {
 }
 
 type SubmitAnswer =
-  | { o: 'claimed'; version: number; bytes: number; startedAt: string }
+  | { o: 'claimed'; version: number; bytes: number; startedAt: string; incarnation: string }
   | { o: 'queued' | 'conflict'; version: number }
   | { o: 'duplicate'; run: string; digest: string | null };
 
@@ -35,7 +35,7 @@ type CommitAnswer =
   | { o: 'repeated'; version: number; bytes: number }
   | { o: 'lost' };
 
-type ClaimAnswer = Omit<Claim, 'request'> & { request: string };
+type ClaimAnswer = Omit<Claim, 'request' | 'message'> & { request: string; message: string | null };
 
 export function createSqlJournal(database: Database, config: JournalConfig = {}): Journal {
   const { leaseSeconds: lease = 5, retryForMs = 15_000 } = config;
@@ -102,12 +102,13 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
       ),
   });
 
-  const toClaim = ({ tenant, owner, conversation, request, ...claim }: ClaimAnswer): Claim => ({
+  const toClaim = ({ tenant, owner, conversation, request, message, ...claim }: ClaimAnswer): Claim => ({
     ...claim,
     tenant: fromColumn(tenant),
     owner: fromColumn(owner),
     conversation: fromColumn(conversation),
     request: parseJson(request, `request of run ${claim.run}`),
+    message: message === null ? null : parseJson(message, `message of run ${claim.run}`),
   });
 
   return {
@@ -116,10 +117,10 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
       const answer = await submitOne(submission);
       switch (answer.o) {
         case 'claimed': {
-          const { tenant, owner, conversation, run, request } = submission;
-          const { version, bytes, startedAt } = answer;
+          const { tenant, owner, conversation, run, request, message } = submission;
+          const { version, bytes, startedAt, incarnation } = answer;
           const key = { tenant, owner, conversation, run };
-          const begun = { epoch: 1, commits: 0, messageSeq: version, ageMs: 0, cancelled: false };
+          const begun = { epoch: 1, commits: 0, messageSeq: version, ageMs: 0, cancelled: false, message, incarnation };
           return { outcome: 'claimed', claim: { ...key, request, version, bytes, startedAt, ...begun } };
         }
         case 'queued':

@@ -32,8 +32,8 @@ export const leaseCases: Cases = {
     const [second, ...more] = await take('w2', [claim.run]);
     assert.equal(more.length, 0);
     const { ageMs, bytes, ...rest } = second!;
-    const { run, startedAt } = claim;
-    const known = { ...web, run, startedAt, request, messageSeq: 1, cancelled: false };
+    const { run, startedAt, incarnation } = claim;
+    const known = { ...web, run, startedAt, incarnation, request, messageSeq: 1, message: null, cancelled: false };
     assert.deepEqual(rest, { ...known, epoch: 2, commits: 1, version: 2 });
     assert.equal(bytes, (await entries(web))[1]!.bytesTo);
     assert(ageMs >= leaseMs, `age goes on over a take-over, but is ${ageMs}`);

@@ -63,6 +63,8 @@ export const queueCases: Cases = {
     const { next } = committed;
     const all = await entries(web);
     assert.deepEqual([next?.run, next?.epoch, next?.commits, next?.messageSeq, next?.version], [run, 1, 0, 3, 3]);
+    assert.deepEqual(next?.message, { parts: [{ type: 'text', text: 'two' }] });
+    assert.equal(next?.incarnation, claim.incarnation);
     assert.equal(next?.bytes, all[2]!.bytesTo);
     assert.deepEqual([committed.version, committed.bytes], [2, all[1]!.bytesTo], 'of the commit itself');
     const held = await journal.renew('w7', [run]);

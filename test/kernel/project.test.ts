@@ -3,6 +3,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Entry, Window } from '../../src/kernel/index.ts';
 import { clip, defaultWindow, project, textOf, windowStart } from '../../src/kernel/index.ts';
+import { sliceHistory } from '../../src/kernel/project.ts';
 import { anyHistory, anyWindow, toHistory } from './history.ts';
 import { opens, prefixFaults, promptFaults } from './prompt-faults.ts';
 
@@ -10,12 +11,7 @@ import { opens, prefixFaults, promptFaults } from './prompt-faults.ts';
 function loadedBy(entries: readonly Entry[], window: Window): Entry[] {
   const last = entries.at(-1)!;
   const start = windowStart({ seq: last.seq, bytes: last.bytesTo }, window);
-  const first = entries.findIndex((entry) => entry.seq > start.seq && entry.bytesTo > start.bytes);
-  if (opens(entries[first]!)) return entries.slice(first);
-  const before = entries.slice(0, first);
-  const step = before.findLastIndex(({ kind }) => kind !== 'tool_result' && kind !== 'notice');
-  const opener = before.findLastIndex(opens);
-  return [...(opener < step ? [entries[opener]!] : []), ...entries.slice(step)];
+  return sliceHistory(entries, start);
 }
 
 describe('project', () => {

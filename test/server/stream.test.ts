@@ -197,8 +197,8 @@ describe.each(backends)('the event stream on %s', (backend) => {
     const { hostname, port } = new URL(server.address);
     const socket = connect(Number(port), hostname);
     socket.pause();
-    const big = 'x'.repeat(3000);
-    const body = JSON.stringify({ query: Array(1200).fill(big).join(' '), conversationId: 'slow' });
+    const big = 'x'.repeat(60_000);
+    const body = JSON.stringify({ query: Array(60).fill(big).join(' '), conversationId: 'slow' });
     socket.write(
       `POST /chat/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann-token\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
     );

@@ -3,17 +3,20 @@
 // in its version: processes of two releases may share a database during a rolling deployment.
 
 /** A run as its new worker gets it. */
-const claimJson = (run: string, version: string, bytes: string) => `json_build_object(
+const claimJson = (
+  run: string,
+  more: { version: string; bytes: string; born: string; message: string },
+) => `json_build_object(
     'run', ${run}.id, 'tenant', ${run}.tenant_id, 'owner', ${run}.owner, 'conversation', ${run}.conversation,
-    'epoch', ${run}.epoch, 'commits', ${run}.n, 'request', ${run}.request, 'version', ${version}, 'bytes', ${bytes},
-    'messageSeq', ${run}.message_seq, 'cancelled', ${run}.cancelled,
+    'epoch', ${run}.epoch, 'commits', ${run}.n, 'request', ${run}.request, 'version', ${more.version}, 'bytes', ${more.bytes},
+    'incarnation', ${more.born}::text, 'message', ${more.message}, 'messageSeq', ${run}.message_seq, 'cancelled', ${run}.cancelled,
     'startedAt', to_char(${run}.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
     'ageMs', round(extract(epoch from clock_timestamp() - ${run}.active_since) * 1000))`;
 
 /** Claims the oldest queued run of an idle conversation whose row is locked; its message enters the journal now. */
 const next = `create function homard_next_1(p_tenant text, p_owner text, p_conversation text, p_worker text, p_lease float8)
   returns json language plpgsql as $f$
-  declare q record; r run; v int; b bigint;
+  declare q record; r run; v int; b bigint; born timestamptz;
   begin
     for q in select id, message from run
       where tenant_id = p_tenant and owner = p_owner and conversation = p_conversation and status = 'queued' order by position
@@ -22,13 +25,13 @@ const next = `create function homard_next_1(p_tenant text, p_owner text, p_conve
       continue when not found;
       update conversation set version = version + 1, bytes = bytes + octet_length(q.message), active_run = q.id,
           updated_at = now()
-        where tenant_id = p_tenant and owner = p_owner and id = p_conversation returning version, bytes into v, b;
+        where tenant_id = p_tenant and owner = p_owner and id = p_conversation returning version, bytes, created_at into v, b, born;
       insert into journal(tenant_id, owner, conversation, seq, run, commit_n, epoch, kind, body, bytes_to)
         values (p_tenant, p_owner, p_conversation, v, q.id, 0, 1, 'user', q.message, b);
       update run set status = 'running', epoch = 1, lease_owner = p_worker, lease_until = now() + p_lease * interval '1 s',
           message = null, message_seq = v, started_at = now(), active_since = now(), changed_at = now()
         where id = q.id returning * into r;
-      return ${claimJson('r', 'v', 'b')};
+      return ${claimJson('r', { version: 'v', bytes: 'b', born: 'born', message: 'q.message' })};
     end loop;
     return null;
   end $f$`;
@@ -36,7 +39,7 @@ const next = `create function homard_next_1(p_tenant text, p_owner text, p_conve
 /** Answers a row an item: o = claimed | queued | conflict | duplicate. */
 const submit = `create function homard_submit_1(batch json) returns table(i int, r text) language plpgsql as $f$
   #variable_conflict use_column
-  declare x record; v int; b bigint; a text; known text; known_digest text; size int;
+  declare x record; v int; b bigint; a text; born timestamptz; known text; known_digest text; size int;
   begin
     for x in select * from json_to_recordset(batch) as t(i int, tenant text, owner text, conversation text, expected int,
       run text, worker text, lease float8, message text, request text, agent text, title text, key text, digest text,
@@ -59,13 +62,13 @@ const submit = `create function homard_submit_1(batch json) returns table(i int,
             version = c.version + (c.active_run is null)::int,
             bytes = c.bytes + case when c.active_run is null then size else 0 end,
             active_run = coalesce(c.active_run, x.run)
-          where x.expected is null returning c.version, c.bytes, c.active_run into v, b, a;
+          where x.expected is null returning c.version, c.bytes, c.active_run, c.created_at into v, b, a, born;
       else
         update conversation c set updated_at = now(), version = c.version + (c.active_run is null)::int,
             bytes = c.bytes + case when c.active_run is null then size else 0 end,
             active_run = coalesce(c.active_run, x.run)
           where c.tenant_id = x.tenant and c.owner = x.owner and c.id = x.conversation and c.version = x.expected
-          returning c.version, c.bytes, c.active_run into v, b, a;
+          returning c.version, c.bytes, c.active_run, c.created_at into v, b, a, born;
       end if;
       if v is null then
         select version into v from conversation where tenant_id = x.tenant and owner = x.owner and id = x.conversation;
@@ -77,7 +80,7 @@ const submit = `create function homard_submit_1(batch json) returns table(i int,
             x.request, v, x.key, x.digest, now(), now());
         insert into journal(tenant_id, owner, conversation, seq, run, commit_n, epoch, kind, body, bytes_to)
           values (x.tenant, x.owner, x.conversation, v, x.run, 0, 1, 'user', x.message, b);
-        r := json_build_object('o', 'claimed', 'version', v, 'bytes', b,
+        r := json_build_object('o', 'claimed', 'version', v, 'bytes', b, 'incarnation', born::text,
           'startedAt', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'));
       else
         insert into run(id, tenant_id, owner, conversation, status, epoch, request, message, idempotency_key, digest)
@@ -142,6 +145,8 @@ const commit = `create function homard_commit_1(batch json) returns table(i int,
     end loop;
   end $f$`;
 
+const takenOver = claimJson('r', { version: 'c.version', bytes: 'c.bytes', born: 'c.created_at', message: 'null' });
+
 /** Takes over runs whose lease ran out, answered runs, and queues that nobody moved on. A row a claim. */
 const claim = `create function homard_claim_1(p_worker text, p_limit int, p_lease float8) returns setof text
   language plpgsql as $f$
@@ -154,7 +159,7 @@ const claim = `create function homard_claim_1(p_worker text, p_limit int, p_leas
         where id = q.id returning * into r;
       select * into c from conversation where tenant_id = r.tenant_id and owner = r.owner and id = r.conversation;
       p_limit := p_limit - 1;
-      return next ${claimJson('r', 'c.version', 'c.bytes')}::text;
+      return next ${takenOver}::text;
     end loop;
     for q in select run.id from run join conversation
         on conversation.tenant_id = run.tenant_id and conversation.owner = run.owner and conversation.id = run.conversation
@@ -165,7 +170,7 @@ const claim = `create function homard_claim_1(p_worker text, p_limit int, p_leas
         where id = q.id returning * into r;
       select * into c from conversation where tenant_id = r.tenant_id and owner = r.owner and id = r.conversation;
       p_limit := p_limit - 1;
-      return next ${claimJson('r', 'c.version', 'c.bytes')}::text;
+      return next ${takenOver}::text;
     end loop;
     for q in select distinct run.tenant_id, run.owner, run.conversation from run join conversation
         on conversation.tenant_id = run.tenant_id and conversation.owner = run.owner and conversation.id = run.conversation
