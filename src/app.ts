@@ -28,7 +28,7 @@ export interface HomardInput {
   database?: string;
   /** The host's own users; absent: one owner, by token or sign-in link. */
   identity?: Identity;
-  /** The owner's bearer token, where there is no `identity`. */
+  /** The owner's bearer token, where there is no `identity`; made once and kept in `config.data` when absent. */
   token?: string;
   /** Beside the ones that ship. */
   tools?: readonly Tool[];
@@ -45,6 +45,8 @@ export interface HomardInput {
 export interface Homard extends AsyncDisposable {
   /** Answers any request below the root; mounts in every host that speaks fetch. */
   fetch: Hono<ServerEnvironment>['fetch'];
+  /** The name of the model that answers when a request names none; null when nothing can. */
+  model: string | null;
   /** Stops runs so that another process, or the next start, goes on with them; then closes the store. */
   close(): Promise<void>;
 }
@@ -117,5 +119,6 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   await runner.sweep();
   const owned = stack.move();
   const close = () => owned.disposeAsync();
-  return { fetch: app.fetch, close, [Symbol.asyncDispose]: close };
+  const model = input.model?.name ?? router.describe().default;
+  return { fetch: app.fetch, model, close, [Symbol.asyncDispose]: close };
 }

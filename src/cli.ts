@@ -1,9 +1,10 @@
 #!/usr/bin/env node
 // homard start | migrate | link
 import type { Server } from 'node:http';
+import { relative } from 'node:path';
 import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
-import { createSignInCode } from './access/sign-in.ts';
+import { createSignInCode, tokenFileIn } from './access/sign-in.ts';
 import { createHomard } from './app.ts';
 import type { Config } from './config.ts';
 import { loadConfig } from './config.ts';
@@ -70,6 +71,8 @@ async function start(config: Config): Promise<void> {
   const address = addressOf(config, typeof bound === 'object' && bound ? bound.port : config.port);
   console.log(`Homard ${version} listens on ${address}`);
   console.log(`Sign in (once, within 15 minutes): ${linkTo(address, await createSignInCode(config.data))}`);
+  console.log(`Try it: ${curlOf(address, config)}`);
+  if (homard.model === 'demo') console.log(DEMO);
   if (!isLoopback(config.host)) {
     console.warn(
       `Warning: ${config.host} is reachable by others. Put TLS in front of it, or set HOMARD_HOST=127.0.0.1.`,
@@ -114,6 +117,15 @@ function addressOf({ host }: Config, port: number): string {
   const name = host === '0.0.0.0' || host === '::' ? 'localhost' : host.includes(':') ? `[${host}]` : host;
   return `http://${name}:${port}`;
 }
+
+function curlOf(address: string, { token, data }: Config): string {
+  const bearer = token === undefined ? `$(cat ${relative('', tokenFileIn(data))})` : '$HOMARD_TOKEN';
+  const headers = `-H "Authorization: Bearer ${bearer}" -H "Content-Type: application/json"`;
+  return `curl -N ${address}/chat/stream ${headers} -d '{"query":"Hello! What time is it?"}'`;
+}
+
+const DEMO = `No model is configured, so a scripted demo answers, with real tools. For a real one set OPENAI_API_KEY,
+DEEPSEEK_API_KEY or DASHSCOPE_API_KEY, or OPENAI_BASE_URL for a local server, and start again.`;
 
 const linkTo = (address: string, code: string) => `${address}/sign-in?code=${code}`;
 

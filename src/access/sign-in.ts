@@ -1,7 +1,7 @@
-// How the owner of a standalone server proves who they are: a bearer token from the environment, or a cookie that a
-// one-time link gave. Links are files, so that another process (`homard link`) can make one while the server runs.
+// How the owner of a standalone server proves who they are: a bearer token, from the environment or made once, or a cookie
+// that a one-time link gave. Links are files, so that another process (`homard link`) can make one while the server runs.
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import { mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
+import { link, mkdir, readFile, rm, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Caller, Identity } from './identity.ts';
 import { bearerOf } from './identity.ts';
@@ -17,17 +17,17 @@ export interface SignIn {
 }
 
 export interface SignInConfig {
-  /** Directory for the cookie secret and open links; made when absent. */
+  /** Directory for the cookie secret, the token and open links; made when absent. */
   directory: string;
-  /** A bearer token that is the owner's. */
+  /** A bearer token that is the owner's; without it the one in the file `token`, which is made when absent. */
   token?: string;
   owner: Caller;
 }
 
 export async function createSignIn({ directory, token, owner }: SignInConfig): Promise<SignIn> {
   await mkdir(linksIn(directory), { recursive: true, mode: 0o700 });
-  const secret = await loadSecret(join(directory, 'secret'));
-  const wanted = token === undefined ? null : sha256(token);
+  const secret = Buffer.from(await loadSecret(join(directory, 'secret')), 'hex');
+  const wanted = sha256(token ?? (await loadSecret(tokenFileIn(directory))));
   const sign = (payload: string) => createHmac('sha256', secret).update(payload).digest('base64url');
 
   function fromCookie(header: string): Caller | null {
@@ -40,7 +40,7 @@ export async function createSignIn({ directory, token, owner }: SignInConfig): P
   return {
     identity(request) {
       const bearer = bearerOf(request);
-      if (bearer !== null) return wanted && timingSafeEqual(wanted, sha256(bearer)) ? owner : null;
+      if (bearer !== null) return timingSafeEqual(wanted, sha256(bearer)) ? owner : null;
       const cookie = request.headers.get('cookie');
       return cookie ? fromCookie(cookie) : null;
     },
@@ -65,10 +65,12 @@ export async function createSignIn({ directory, token, owner }: SignInConfig): P
 export async function createSignInCode(directory: string): Promise<string> {
   await mkdir(linksIn(directory), { recursive: true, mode: 0o700 });
   const code = randomBytes(24).toString('base64url');
-  await using file = await open(join(linksIn(directory), sha256(code).toString('hex')), 'wx', 0o600);
-  await file.sync();
+  await writeFile(join(linksIn(directory), sha256(code).toString('hex')), '', { flag: 'wx', mode: 0o600 });
   return code;
 }
+
+/** Where the owner's token is when none is given. */
+export const tokenFileIn = (directory: string) => join(directory, 'token');
 
 const linksIn = (directory: string) => join(directory, 'links');
 const sha256 = (text: string) => createHash('sha256').update(text).digest();
@@ -77,16 +79,16 @@ function isSame(a: string, b: string): boolean {
   return timingSafeEqual(sha256(a), sha256(b));
 }
 
-/** Made once; whoever comes second reads what the first one wrote. */
-async function loadSecret(file: string): Promise<Buffer> {
+/** 32 random bytes in hex, made once; whoever comes second reads what the first one wrote. */
+async function loadSecret(file: string): Promise<string> {
+  const draft = `${file}.${randomBytes(6).toString('hex')}`;
   try {
-    await using made = await open(file, 'wx', 0o600);
-    const secret = randomBytes(32);
-    await made.writeFile(secret.toString('hex'));
-    await made.sync();
-    return secret;
+    await writeFile(draft, randomBytes(32).toString('hex'), { mode: 0o600, flush: true });
+    await link(draft, file); // whole or not at all
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    return Buffer.from((await readFile(file, 'utf8')).trim(), 'hex');
+  } finally {
+    await rm(draft, { force: true });
   }
+  return (await readFile(file, 'utf8')).trim();
 }

@@ -85,12 +85,9 @@ function isKnown(host: string, hosts: readonly string[]): boolean {
   return hosts.includes(host) || hosts.includes(host.replace(/:\d+$/, ''));
 }
 
-const WELCOME = `Homard is running.
+const WELCOME = `Homard is running. Where it was started, it printed a sign-in link and a command to talk to it.
 
-Talk to it:
-
-  curl -N -H "Authorization: Bearer $HOMARD_TOKEN" -H "Content-Type: application/json" \\
-    -d '{"query":"Hello! What time is it?"}' http://127.0.0.1:4680/chat/stream
-
-The address and a token are printed where the server was started.
+  POST /chat/stream {"query": "Hello!"}     an answer as a stream of events
+  GET  /conversations                       what was said
+  GET  /health                              how the server is
 `;
