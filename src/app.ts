@@ -1,14 +1,15 @@
 // The composition root: every part is built by hand, in order, and disposed in reverse.
 import { mkdir } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { hostname } from 'node:os';
 import type { Hono } from 'hono';
 import type { Identity } from './access/identity.ts';
 import { createSignIn } from './access/sign-in.ts';
 import { createAssembler } from './agents/assemble.ts';
 import type { ConfigInput } from './config.ts';
-import { configSchema } from './config.ts';
+import { toConfig } from './config.ts';
 import type { Log, Middleware, Model, Policy, Tool } from './kernel/index.ts';
-import { askForWrites, createRunner } from './kernel/index.ts';
+import { askForWrites, createRunner, messageOf } from './kernel/index.ts';
 import { createRouter } from './models/router.ts';
 import type { ServerEnvironment } from './server/context.ts';
 import { createFeed } from './server/feed.ts';
@@ -16,6 +17,8 @@ import { createHttpApp } from './server/http.ts';
 import { createConversations } from './store/conversations.ts';
 import { createSqlJournal } from './store/journal.ts';
 import { migrate } from './store/migrations/index.ts';
+import type { Database } from './store/database.ts';
+import { storeError } from './store/errors.ts';
 import { openDatabase } from './store/open.ts';
 import { currentTime } from './tools/clock.ts';
 import { rollDice } from './tools/dice.ts';
@@ -45,8 +48,8 @@ export interface HomardInput {
 export interface Homard extends AsyncDisposable {
   /** Answers any request below the root; mounts in every host that speaks fetch. */
   fetch: Hono<ServerEnvironment>['fetch'];
-  /** The name of the model that answers when a request names none; null when nothing can. */
-  model: string | null;
+  /** No model is configured: the scripted demo answers. */
+  isDemo: boolean;
   /** Stops runs so that another process, or the next start, goes on with them; then closes the store. */
   close(): Promise<void>;
 }
@@ -61,11 +64,11 @@ they help, and say plainly when something failed or is unknown.`;
 
 /** Builds a whole server without listening. Throws `config.*`, `store.*`. */
 export async function createHomard(input: HomardInput = {}): Promise<Homard> {
-  const config = configSchema.parse(input.config ?? {});
+  const config = toConfig(input.config ?? {}, 'The configuration');
   const { logger: log = consoleLog, environment = process.env, policy = askForWrites, middleware = [] } = input;
   const { limits, window } = config;
   await using stack = new AsyncDisposableStack();
-  await mkdir(config.data, { recursive: true, mode: 0o700 });
+  await makeDirectory(config.data);
   const database = stack.use(await openDatabase({ url: input.database, directory: config.data, log }));
   await migrate(database.kysely);
   if (database.kind === 'pglite') {
@@ -80,7 +83,8 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   const conversations = createConversations(database);
   const feed = createFeed(conversations);
   const router = createRouter(config.models, environment);
-  const tools = [currentTime, rollDice, ...(input.tools ?? [])];
+  const isDemo = !input.model && router.describe().default === 'demo';
+  const tools = [currentTime, ...(isDemo ? [rollDice] : []), ...(input.tools ?? [])];
   const assistant = { name: 'assistant', system: config.system ?? SYSTEM, tools, policy, middleware, limits, window };
   const assembler = createAssembler([assistant], (name) => input.model ?? router.resolve(name));
   const runner = stack.use(
@@ -108,6 +112,7 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
     identity: input.identity ?? signIn!.identity,
     ...(signIn && { signIn }),
     resolve: assembler.resolve,
+    isReachable: () => isReachable(database),
     describe: () => ({ version, store: database.kind, models: router.describe(), activeRuns: runner.activeCount() }),
     config: {
       bodyLimitBytes: config.bodyLimitBytes,
@@ -119,6 +124,21 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   await runner.sweep();
   const owned = stack.move();
   const close = () => owned.disposeAsync();
-  const model = input.model?.name ?? router.describe().default;
-  return { fetch: app.fetch, model, close, [Symbol.asyncDispose]: close };
+  return { fetch: app.fetch, isDemo, close, [Symbol.asyncDispose]: close };
+}
+
+async function makeDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw storeError('unreadable', `The data directory ${path} cannot be made: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+async function isReachable(database: Database): Promise<boolean> {
+  const answer = database.exec('homard_health', 'select 1', []).then(
+    () => true,
+    () => false,
+  );
+  return await Promise.race([answer, sleep(2000, false, { ref: false })]);
 }

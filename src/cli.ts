@@ -15,9 +15,15 @@ import { version } from './version.ts';
 
 const cliError = defineErrors('cli', {
   unknown_command: { status: 400, hint: 'Commands: start, migrate, link. See "homard --help".' },
+  unknown_option: {
+    status: 400,
+    hint: 'Settings come from homard.config.yaml or the environment. See "homard --help".',
+  },
   port_in_use: { status: 500, hint: 'Stop the other program, or choose another port: HOMARD_PORT=4681 npm start.' },
   cannot_listen: { status: 500, hint: 'Choose an address of this machine in HOMARD_HOST.' },
 });
+
+const OPTIONS = new Set(['--help', '--version', '--debug']);
 
 const HELP = `homard ${version}: a durable, governed agent server
 
@@ -38,6 +44,8 @@ async function main(arguments_: string[]): Promise<void> {
   const command = arguments_.find((argument) => !argument.startsWith('-')) ?? 'start';
   if (arguments_.includes('--help') || command === 'help') return console.log(HELP);
   if (arguments_.includes('--version')) return console.log(version);
+  const unknown = arguments_.find((argument) => argument.startsWith('-') && !OPTIONS.has(argument));
+  if (unknown !== undefined) throw cliError('unknown_option', `"${unknown}" is not an option of homard.`);
   const config = loadConfig();
   switch (command) {
     case 'start':
@@ -60,7 +68,6 @@ async function start(config: Config): Promise<void> {
     ...(token !== undefined && { token }),
   });
   const server = createAdaptorServer({ fetch: homard.fetch }) as Server;
-  server.requestTimeout = 0; // streams may last as long as runs do
   try {
     await listen(server, config);
   } catch (error) {
@@ -72,7 +79,7 @@ async function start(config: Config): Promise<void> {
   console.log(`Homard ${version} listens on ${address}`);
   console.log(`Sign in (once, within 15 minutes): ${linkTo(address, await createSignInCode(config.data))}`);
   console.log(`Try it: ${curlOf(address, config)}`);
-  if (homard.model === 'demo') console.log(DEMO);
+  if (homard.isDemo) console.log(DEMO);
   if (!isLoopback(config.host)) {
     console.warn(
       `Warning: ${config.host} is reachable by others. Put TLS in front of it, or set HOMARD_HOST=127.0.0.1.`,

@@ -69,7 +69,7 @@ type Environment = Record<string, string | undefined>;
 
 /** Reads the file (HOMARD_CONFIG, else homard.config.yaml where it exists) and the environment. Throws `config.*`. */
 export function loadConfig(environment: Environment = process.env): Config {
-  const file = environment.HOMARD_CONFIG ?? (existsSync('homard.config.yaml') ? 'homard.config.yaml' : undefined);
+  const file = environment.HOMARD_CONFIG || (existsSync('homard.config.yaml') ? 'homard.config.yaml' : undefined);
   const input = file === undefined ? {} : readFile(file);
   const overrides = {
     ...(environment.HOMARD_HOST && { host: environment.HOMARD_HOST }),
@@ -81,18 +81,25 @@ export function loadConfig(environment: Environment = process.env): Config {
     ...config,
     data: resolve(config.data),
     databaseUrl: environment.HOMARD_DATABASE_URL || undefined,
-    token: environment.HOMARD_TOKEN || undefined,
+    token: toToken(environment.HOMARD_TOKEN),
     file,
   };
 }
 
-function toConfig(value: unknown, source: string): z.output<typeof configSchema> {
+/** What a value means with all defaults. Throws `config.invalid` with the path of each problem. */
+export function toConfig(value: unknown, source: string): z.output<typeof configSchema> {
   const result = configSchema.safeParse(value);
   if (result.success) return result.data;
   const problems = result.error.issues.map(
     ({ path, message }) => `${path.map(String).join('.') || 'top level'}: ${message}`,
   );
   throw configError('invalid', `${source} is not valid: ${problems.join('; ')}`);
+}
+
+function toToken(text: string | undefined): string | undefined {
+  if (!text) return undefined;
+  if (/^[\x21-\x7e]+$/.test(text)) return text;
+  throw configError('invalid', 'HOMARD_TOKEN holds a blank or a character that no HTTP header can carry.');
 }
 
 function toPort(text: string): number {
@@ -115,6 +122,8 @@ function readFile(file: string): Record<string, unknown> {
     throw configError('invalid', `${file} is not YAML: ${messageOf(error)}`, { cause: error });
   }
   if (value === null) return {};
-  if (typeof value !== 'object' || Array.isArray(value)) throw configError('invalid', `${file} is not a list of keys.`);
+  if (typeof value !== 'object' || Array.isArray(value)) {
+    throw configError('invalid', `${file} must hold keys and values, such as "port: 4680".`);
+  }
   return value as Record<string, unknown>;
 }

@@ -1,10 +1,18 @@
 // How the owner of a standalone server proves who they are: a bearer token, from the environment or made once, or a cookie
 // that a one-time link gave. Links are files, so that another process (`homard link`) can make one while the server runs.
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import { link, mkdir, readFile, rm, stat, unlink, writeFile } from 'node:fs/promises';
+import { constants, copyFile, link, mkdir, readdir, readFile, rm, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { defineErrors } from '../kernel/index.ts';
 import type { Caller, Identity } from './identity.ts';
 import { bearerOf } from './identity.ts';
+
+const accessError = defineErrors('access', {
+  secret_unreadable: {
+    status: 500,
+    hint: 'Delete the file: a new one is made at the next start, and everybody signs in anew.',
+  },
+});
 
 const LINK_MINUTES = 15;
 const COOKIE_DAYS = 30;
@@ -64,6 +72,7 @@ export async function createSignIn({ directory, token, owner }: SignInConfig): P
 /** Makes a one-time sign-in code, good for 15 minutes. */
 export async function createSignInCode(directory: string): Promise<string> {
   await mkdir(linksIn(directory), { recursive: true, mode: 0o700 });
+  await removeOldLinks(linksIn(directory));
   const code = randomBytes(24).toString('base64url');
   await writeFile(join(linksIn(directory), sha256(code).toString('hex')), '', { flag: 'wx', mode: 0o600 });
   return code;
@@ -73,6 +82,14 @@ export async function createSignInCode(directory: string): Promise<string> {
 export const tokenFileIn = (directory: string) => join(directory, 'token');
 
 const linksIn = (directory: string) => join(directory, 'links');
+async function removeOldLinks(links: string): Promise<void> {
+  for (const name of await readdir(links)) {
+    const file = join(links, name);
+    const found = await stat(file).catch(() => undefined); // used meanwhile
+    if (found && Date.now() - found.mtimeMs > LINK_MINUTES * 60_000) await rm(file, { force: true });
+  }
+}
+
 const sha256 = (text: string) => createHash('sha256').update(text).digest();
 
 function isSame(a: string, b: string): boolean {
@@ -84,11 +101,13 @@ async function loadSecret(file: string): Promise<string> {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;
   try {
     await writeFile(draft, randomBytes(32).toString('hex'), { mode: 0o600, flush: true });
-    await link(draft, file); // whole or not at all
+    await link(draft, file).catch(() => copyFile(draft, file, constants.COPYFILE_EXCL)); // volumes without hard links
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   } finally {
     await rm(draft, { force: true });
   }
-  return (await readFile(file, 'utf8')).trim();
+  const secret = (await readFile(file, 'utf8')).trim();
+  if (!/^[0-9a-f]{64}$/.test(secret)) throw accessError('secret_unreadable', `${file} does not hold a secret.`);
+  return secret;
 }

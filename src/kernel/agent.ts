@@ -1,4 +1,5 @@
 // An agent as a value in your own code: `for await (const event of agent.run({ text: 'Hello' })) ...`
+import { messageOf } from './errors.ts';
 import type { AgentEvent } from './events.ts';
 import type { ConversationKey, Journal } from './journal.ts';
 import type { Limits } from './loop.ts';
@@ -54,11 +55,12 @@ export function createAgent(config: AgentConfig): Agent {
   const tools = new Map((config.tools ?? []).map((tool) => [tool.name, tool]));
   const limits = { ...defaultLimits, ...config.limits };
   const window = { ...defaultWindow, ...config.window };
+  const log = config.log ?? { warn: () => undefined, error: (_, message) => console.error(message) };
   const runner = createRunner({
     journal: config.journal ?? createMemoryJournal(),
     worker: crypto.randomUUID(),
     assemble: () => ({ agent: name, model, system, tools, policy, middleware, limits, window }),
-    log: config.log ?? { warn: () => undefined, error: (data, message) => console.error(message, data) },
+    log,
   });
 
   return {
@@ -68,7 +70,11 @@ export function createAgent(config: AgentConfig): Agent {
       const watching = new AbortController();
       let wake = () => {};
       let isOver = false;
-      const cancel = () => void runner.cancel({ tenant, owner }, run);
+      const cancel = () => {
+        runner.cancel({ tenant, owner }, run).catch((error: unknown) => {
+          log.error({ err: error, run }, `A run could not be cancelled: ${messageOf(error)}`);
+        });
+      };
       const submitted = await runner.submit(
         {
           tenant,

@@ -16,7 +16,7 @@ export interface CallTools {
 export type Checked =
   | { state: 'allowed'; tool: Tool; args: unknown }
   | { state: 'asks'; why: string; rule?: string }
-  | { state: 'settled'; result: ToolResultBody };
+  | { state: 'settled'; why: string; result: ToolResultBody };
 
 export function failed(call: ToolCallPart, message: string, ms = 0): ToolResultBody {
   return { call: call.id, name: call.name, result: message, isError: true, ms };
@@ -29,31 +29,32 @@ export async function check(
   options: { context: RunContext; signal: AbortSignal; answer?: Answer },
 ): Promise<Checked> {
   const { context, signal, answer } = options;
-  const settle = (message: string): Checked => ({ state: 'settled', result: failed(call, message) });
+  const settle = (why: string, more = 'Nothing was executed.'): Checked => {
+    return { state: 'settled', why, result: failed(call, `${why} ${more}`) };
+  };
   if (answer?.effect === 'deny') {
-    return settle(`A person denied this call${answer.comment ? `: ${answer.comment}` : '.'} Do not repeat it.`);
+    return settle(`A person denied this call${answer.comment ? `: ${answer.comment}` : '.'}`, 'Do not repeat it.');
   }
   if (call.raw !== undefined) {
-    return settle(
-      'The arguments are not valid JSON (cut off?). Nothing was executed. Call again with complete arguments.',
-    );
+    const more = 'Nothing was executed. Call again with complete arguments.';
+    return settle('The arguments are not valid JSON (cut off?).', more);
   }
   const tool = tools.get(call.name);
   if (!tool) {
     const names = [...tools.keys()].join(', ') || 'none';
-    return settle(`There is no tool "${call.name}". Nothing was executed. Available tools: ${names}.`);
+    return settle(`There is no tool "${call.name}".`, `Nothing was executed. Available tools: ${names}.`);
   }
   const args = answer?.args ?? call.args;
   let valid: { value: unknown } | { problem: string };
   let decision: Decision;
   try {
     valid = await untilAborted(tool.validate(args), signal);
-    if ('problem' in valid) return settle(`Invalid arguments, nothing was executed: ${valid.problem}`);
+    if ('problem' in valid) return settle(`Invalid arguments: ${valid.problem}.`);
     decision = await untilAborted(policy.decide({ id: call.id, tool, args, ...context }), signal);
   } catch (error) {
-    return settle(`This call could not be checked, so it was not executed: ${messageOf(error)}`);
+    return settle(`This call could not be checked: ${messageOf(error)}.`);
   }
-  if (decision.effect === 'deny') return settle(`Denied: ${decision.why} Nothing was executed.`);
+  if (decision.effect === 'deny') return settle(`Denied: ${decision.why}`);
   if (decision.effect === 'ask' && answer === undefined) {
     return { state: 'asks', why: decision.why, ...(decision.rule !== undefined && { rule: decision.rule }) };
   }
@@ -124,6 +125,12 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
   }
 }
 
+/** A call that had begun and of which no more is known. */
+export function outcomeUnknown(call: ToolCallPart, reason: string): ToolResultBody {
+  const unknown = 'tool.outcome_unknown: the server stopped while this call ran. It may or may not have taken effect.';
+  return failed(call, `${unknown} ${reason} Verify before repeating.`);
+}
+
 /**
  * A call that was in flight when its worker died: `again` when running it twice does no harm, else what is known of it.
  */
@@ -133,14 +140,13 @@ export async function recover(
   { key, signal }: { key: string; signal: AbortSignal },
 ): Promise<'again' | ToolResultBody> {
   if (tool && tool.effect !== 'once') return 'again';
-  const unknown = 'tool.outcome_unknown: the server stopped while this call ran. It may or may not have taken effect.';
   try {
     const found = await untilAborted(tool?.probe?.(key), signal);
     if (found) return { call: call.id, name: call.name, result: found.result, ms: 0 };
   } catch (error) {
-    return failed(call, `${unknown} Looking it up failed: ${messageOf(error)}. Verify before repeating.`);
+    return outcomeUnknown(call, `Looking it up failed: ${messageOf(error)}.`);
   }
-  return failed(call, `${unknown} It was not repeated. Verify before repeating.`);
+  return outcomeUnknown(call, 'It was not repeated.');
 }
 
 /**

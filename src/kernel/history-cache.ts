@@ -35,7 +35,7 @@ export interface HistoryCacheConfig {
 export function createHistoryCache({ limitBytes, idleMs }: HistoryCacheConfig): HistoryCache {
   const windows = new Map<string, Cached>(); // least recently used first
   let size = 0;
-  const nameOf = ({ tenant, owner, conversation }: ConversationKey) => `${tenant}\n${owner}\n${conversation}`;
+  const nameOf = ({ tenant, owner, conversation }: ConversationKey) => JSON.stringify([tenant, owner, conversation]);
 
   function drop(name: string): Cached | undefined {
     const found = windows.get(name);

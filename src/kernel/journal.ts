@@ -103,8 +103,10 @@ export interface Claim extends ConversationKey {
   messageSeq: number;
   /** When the run was first claimed, ISO-8601 UTC. */
   startedAt: string;
-  /** Milliseconds since then, or since a person's answer let it go on; by the journal's clock. */
+  /** Milliseconds since then, without those that it waited for a person; by the journal's clock. */
   ageMs: number;
+  /** How often a worker died with it since its last commit. */
+  attempts: number;
   /** Somebody asked the run to end: it must do nothing else. */
   cancelled: boolean;
   /** The user's message, where the run begins with this claim; null at a take-over. */

@@ -2,7 +2,7 @@
 // committed before it is shown, and a call is committed as started before it begins; so whoever claims the run after a
 // crash goes on from the same rows.
 import type { CallTools, Checked } from './calls.ts';
-import { check, execute, failed, recover, toCallParts, untilAborted } from './calls.ts';
+import { check, execute, failed, outcomeUnknown, recover, toCallParts, untilAborted } from './calls.ts';
 import { AgentError, messageOf } from './errors.ts';
 import type { EndReason, Outcome } from './events.ts';
 import type { HistoryCache } from './history-cache.ts';
@@ -56,8 +56,8 @@ export interface RunEnvironment {
 export async function advance(claim: Claim, assembly: Assembly, environment: RunEnvironment): Promise<Claim | null> {
   const run = createRun(claim, assembly, environment);
   try {
-    const unreadable = await run.resume();
-    if (unreadable) return unreadable.claim;
+    const ended = await run.resume();
+    if (ended) return ended.claim;
     for (;;) {
       if (environment.stopped()) return await run.stop();
       const next = (await run.settle()) ?? (await run.ask());
@@ -98,7 +98,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   async function resume(): Promise<End | undefined> {
     try {
       await read();
-      return undefined;
+      return claim.attempts < MOST_ATTEMPTS ? undefined : await fail(gaveUp(claim.attempts));
     } catch (error) {
       // What cannot be read stays as it is: the run ends without adding to it.
       if (error instanceof AgentError && error.code === 'journal.state_unreadable') return await fail(error);
@@ -159,7 +159,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       const steps = fresh.map(({ step, part }) => ({ ...doneStep(step, part), state: 'started' as const }));
       await commit('running', { steps });
     }
-    return await finish(results);
+    return await executeAll(results);
   }
 
   /** Decides what to do with a call of the record: its result, or undefined when it is to be executed. */
@@ -172,20 +172,22 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     // What was started had been allowed; policy decides anew for what a person answered.
     const known = state === 'started' ? { effect: 'allow' as const, by: 'record', ...answer } : answer;
     const checked = await check(part, assembly, { context, signal, ...(known && { answer: known }) });
-    if (checked.state === 'settled') return checked.result;
-    if (checked.state === 'asks') return failed(part, `Not executed: ${checked.why}`);
-    call.allowed = checked;
-    return undefined;
+    if (checked.state === 'allowed') {
+      call.allowed = checked;
+      return undefined;
+    }
+    if (state === 'started') return outcomeUnknown(part, `It was not repeated: ${checked.why}`);
+    return checked.state === 'asks' ? failed(part, `Not executed: ${checked.why}`) : checked.result;
   }
 
   /** Executes what is allowed, all at once, and commits results as they come; those that come together share a commit. */
-  async function finish(results: { call: OpenCall; body: ToolResultBody }[]): Promise<End | undefined> {
+  async function executeAll(results: { call: OpenCall; body: ToolResultBody }[]): Promise<End | undefined> {
     let pending = 0;
     let wake: () => void = () => undefined;
     for (const call of open) {
       if (!call.allowed) continue;
       pending++;
-      void run1(call, call.allowed).then((body) => {
+      void executeCall(call, call.allowed).then((body) => {
         pending--;
         results.push({ call, body });
         wake();
@@ -212,7 +214,10 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     }
   }
 
-  function run1({ part, step }: OpenCall, { tool, args }: NonNullable<OpenCall['allowed']>): Promise<ToolResultBody> {
+  function executeCall(
+    { part, step }: OpenCall,
+    { tool, args }: NonNullable<OpenCall['allowed']>,
+  ): Promise<ToolResultBody> {
     const output = (text: string) => live.notify({ type: 'tool_output', id: part.id, text });
     const timeoutMs = tool.timeoutMs ?? limits.toolMs;
     return execute({ call: part, tool, args, key: `${run}:${step}`, timeoutMs, context, middleware, output }, signal);
@@ -315,41 +320,38 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     ];
   }
 
+  /** What is true of the calls that this run leaves open. */
+  function abandon(why: string): { entries: EntryBody[]; steps: StepChange[] } {
+    const entries = open.map(({ part, state, allowed }): EntryBody => {
+      // What is `allowed` here was to be started and did not come to it: settle() ends whatever it starts.
+      const hasBegun = state === 'started' && !allowed;
+      const told = hasBegun
+        ? `Stopped because ${why}. It may or may not have taken effect.`
+        : `Not executed because ${why}.`;
+      return { kind: 'tool_result', body: failed(part, told) };
+    });
+    return { entries, steps: open.map(({ step, part }) => doneStep(step, part)) };
+  }
+
   async function fail(error: unknown): Promise<End> {
     const known = error instanceof AgentError;
     const code = known ? error.code : 'run.failed';
     const message = messageOf(error);
     const hint = known ? error.hint : 'Send the message again. If it fails again, look at the server log.';
     const outcome: Outcome = { type: 'error', code, message, hint, usage, ms: elapsed() };
+    if (code === 'journal.state_unreadable') return await commit('failed', { outcome });
+    const { entries, steps } = abandon('the run failed');
     const notice: EntryBody = { kind: 'notice', body: { code, message, hint } };
-    const isReadable = code !== 'journal.state_unreadable';
-    return await commit('failed', { entries: isReadable ? [...partial(), notice] : [], outcome });
+    return await commit('failed', { entries: [...partial(), ...entries, notice], steps, outcome });
   }
 
-  /** The run was stopped from outside: ends it with what is true of its open calls, unless another worker goes on. */
+  /** The run was stopped from outside: ends it, unless another worker goes on. */
   async function stop(): Promise<Claim | null> {
-    const why = stopped();
-    if (why !== 'cancelled' && why !== 'timeout') throw new LostRun();
-    const word = why === 'cancelled' ? 'the run was cancelled' : 'the run reached its time limit';
-    // What is `allowed` here was to be started and did not come to it: settle() ends whatever it starts.
-    const results = open.map(({ part, state, allowed }) =>
-      failed(
-        part,
-        state === 'started' && !allowed
-          ? `Stopped because ${word}. It may or may not have taken effect.`
-          : `Not executed because ${word}.`,
-      ),
-    );
-    const steps = open.map(({ step, part }) => doneStep(step, part));
-    const added = [...partial(), ...results.map((body) => ({ kind: 'tool_result' as const, body }))];
-    if (why === 'cancelled') {
-      return (await commit('cancelled', { entries: added, steps, outcome: ended('cancelled') })).claim;
-    }
-    const message = `The run took longer than its limit of ${limits.runMs / 1000} s.`;
-    const hint = 'Ask for less at once, or raise limits.runMs in the configuration.';
-    const notice: EntryBody = { kind: 'notice', body: { code: 'run.timeout', message, hint } };
-    const outcome: Outcome = { type: 'error', code: 'run.timeout', message, hint, usage, ms: elapsed() };
-    return (await commit('failed', { entries: [...added, notice], steps, outcome })).claim;
+    leaveIfLost();
+    if (stopped() === 'timeout') return (await fail(timedOut(limits.runMs))).claim;
+    const { entries, steps } = abandon('the run was cancelled');
+    const end = await commit('cancelled', { entries: [...partial(), ...entries], steps, outcome: ended('cancelled') });
+    return end.claim;
   }
 
   return { resume, settle, ask, stop };
@@ -366,6 +368,22 @@ type Parts = ReturnType<Live['open']>['parts'][number] extends infer P ? (P | To
 
 function toReason(reason: FinishReason): EndReason {
   return reason === 'length' || reason === 'content_filter' ? reason : 'done';
+}
+
+/** A run that brings its worker down each time must not bring down all of them for ever. */
+const MOST_ATTEMPTS = 10;
+
+function timedOut(runMs: number): AgentError {
+  const kind = { status: 504, hint: 'Ask for less at once, or raise limits.runMs in the configuration.' };
+  return new AgentError('run.timeout', kind, `The run took longer than its limit of ${runMs / 1000} s.`);
+}
+
+function gaveUp(attempts: number): AgentError {
+  const kind = {
+    status: 500,
+    hint: 'Look at the server log: a tool may end the process. Then send the message again.',
+  };
+  return new AgentError('run.gave_up', kind, `The server stopped ${attempts} times in a row while it worked on this.`);
 }
 
 function emptyAnswer(model: string): AgentError {

@@ -32,6 +32,8 @@ interface Run extends Omit<RunRecord, 'steps' | 'entries'> {
   worker: string | null;
   leaseUntil: number;
   activeSince: number;
+  activeMs: number;
+  attempts: number;
   messageSeq: number;
   steps: Map<number, Step>;
   idempotency?: { key: string; digest: string };
@@ -70,6 +72,7 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
 
   function lease(run: Run, worker: string, message: UserBody | null = null): Claim {
     const wasWaiting = run.status === 'queued';
+    if (!wasWaiting && run.worker !== null) run.attempts++;
     run.status = 'running';
     run.epoch++;
     run.worker = worker;
@@ -92,7 +95,8 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
       incarnation: home.incarnation,
       version: home.version,
       bytes: home.bytes,
-      ageMs: now() - run.activeSince,
+      ageMs: run.activeMs + now() - run.activeSince,
+      attempts: run.attempts,
     });
   }
 
@@ -162,6 +166,8 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
   function applyCommit(run: Run, commit: Commit): Committed {
     const { home } = run;
     run.commits++;
+    run.attempts = 0;
+    if (commit.status === 'waiting') run.activeMs += now() - run.activeSince;
     for (const entry of commit.entries) append(run, entry);
     for (const change of commit.steps) {
       const before = run.steps.get(change.n) ?? { startedAt: at(), endedAt: null };
@@ -171,7 +177,7 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
     run.status = commit.status;
     run.leaseUntil = now() + leaseMs;
     if (commit.status !== 'running') run.worker = null;
-    if (commit.status === 'waiting' && !awaits(run)) run.status = 'queued';
+    if (commit.status === 'waiting' && (run.cancelled || !awaits(run))) run.status = 'queued';
     const { version, bytes } = home;
     let next: Claim | null = null;
     if (isFinal(commit.status)) {
@@ -210,6 +216,8 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
         worker: null,
         leaseUntil: 0,
         activeSince: now(),
+        activeMs: 0,
+        attempts: 0,
         messageSeq: 0,
         steps: new Map(),
         ...(submission.idempotency && { idempotency: submission.idempotency }),
@@ -260,8 +268,10 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
         worker: _,
         leaseUntil: __,
         activeSince: ___,
-        messageSeq: ____,
-        idempotency: _____,
+        activeMs: ____,
+        attempts: _____,
+        messageSeq: ______,
+        idempotency: _______,
         ...record
       } = run;
       const entries = home.entries.filter((entry) => entry.run === name && entry.commit > afterCommit);

@@ -1,7 +1,7 @@
 // Runs of one process: takes messages, advances what it has claimed, takes over what others left, and shows it all to
 // whoever watches. The rows of the journal are the truth; everything here may be lost at any moment.
 import { LONGEST_TIMER_MS } from './calls.ts';
-import { messageOf } from './errors.ts';
+import { defineErrors, messageOf } from './errors.ts';
 import type { AgentEvent, Emitted, Position } from './events.ts';
 import { isTerminal } from './events.ts';
 import { createHistoryCache } from './history-cache.ts';
@@ -30,6 +30,8 @@ export interface Viewer {
   on: (emitted: Emitted) => void;
   /** Ends the watching, never the run. */
   signal: AbortSignal;
+  /** The watching also ends when the run waits for a person. */
+  isUntilWaiting?: boolean;
 }
 
 export interface RunnerConfig {
@@ -73,11 +75,16 @@ interface Active {
   stop: (why: Stop) => void;
 }
 
+const runnerError = defineErrors('run', {
+  stopping: { status: 503, hint: 'Send the request again in a moment.', retryable: true },
+});
+
 export function createRunner(config: RunnerConfig): Runner {
   const { journal, worker, assemble, log, onChange, renewMs = 1500, sweepMs = 1000, pollMs = 250 } = config;
   const cache = createHistoryCache({ limitBytes: 8_000_000, idleMs: 10 * 60_000 });
   const active = new Map<string, Active>();
   const tasks = new Set<Promise<void>>();
+  const watching = new Set<Promise<void>>();
   const startHints = new Map<string, Set<() => void>>();
   let closing = false;
 
@@ -93,6 +100,7 @@ export function createRunner(config: RunnerConfig): Runner {
     const entry: Active = { claim, live, stop };
     active.set(claim.run, entry);
     if (claim.cancelled) stop('cancelled');
+    if (closing) stop('shutdown');
     for (const wake of startHints.get(claim.run) ?? []) wake();
     const run = async () => {
       let timer: ReturnType<typeof setTimeout> | undefined;
@@ -122,7 +130,8 @@ export function createRunner(config: RunnerConfig): Runner {
   }
 
   /** The short way for who submitted: from the first event on, with nothing to catch up. */
-  async function watchFresh(claim: Claim, live: Live, { on, signal }: Viewer): Promise<void> {
+  async function watchFresh(claim: Claim, live: Live, viewer: Viewer): Promise<void> {
+    const { on, signal } = viewer;
     let after: Position | null = null;
     let ended = false;
     const detach = live.attach((emitted) => {
@@ -132,7 +141,7 @@ export function createRunner(config: RunnerConfig): Runner {
     });
     signal.addEventListener('abort', detach, { once: true });
     await Promise.race([live.ended, aborted(signal)]);
-    if (!ended && !signal.aborted && !closing) await watch({ ...claim, after }, { on, signal });
+    if (!ended && !signal.aborted && !closing) await watch({ ...claim, after }, viewer);
   }
 
   function observe(
@@ -172,6 +181,13 @@ export function createRunner(config: RunnerConfig): Runner {
     }
   }
 
+  /** What failed now is looked for again within a second. */
+  async function lookNow(): Promise<void> {
+    await sweep().catch((error: unknown) => {
+      log.warn({ err: error }, `Looking for runs failed: ${messageOf(error)}`);
+    });
+  }
+
   async function renew(): Promise<void> {
     if (!active.size) return;
     const before = new Map(active);
@@ -186,7 +202,7 @@ export function createRunner(config: RunnerConfig): Runner {
 
   const every = (ms: number, work: () => Promise<void>, what: string) => {
     let busy = false;
-    return setInterval(() => {
+    const timer = setInterval(() => {
       if (busy) return;
       busy = true;
       work()
@@ -195,7 +211,10 @@ export function createRunner(config: RunnerConfig): Runner {
           busy = false;
         });
     }, ms);
+    timer.unref?.();
+    return timer;
   };
+  // They keep no process alive that has nothing else to do.
   const timers = [every(renewMs, renew, 'Renewing leases'), every(sweepMs, sweep, 'Looking for runs')];
 
   /** Resolves when the run starts here, after a while, or on abort; whichever is first. */
@@ -216,7 +235,14 @@ export function createRunner(config: RunnerConfig): Runner {
     });
   }
 
-  const watch: Runner['watch'] = async ({ tenant, owner, run, after }, { on, signal }) => {
+  /** Whoever watches reads the journal, so it must not be closed before they have left. */
+  const watch: Runner['watch'] = (watched, viewer) => {
+    const task = look(watched, viewer).finally(() => watching.delete(task));
+    watching.add(task);
+    return task;
+  };
+
+  const look: Runner['watch'] = async ({ tenant, owner, run, after }, { on, signal, isUntilWaiting }) => {
     let ended = false;
     const cursor = createCursor(after, (emitted) => {
       if (ended || signal.aborted) return;
@@ -235,7 +261,7 @@ export function createRunner(config: RunnerConfig): Runner {
         for (const emitted of [...replay(record), ...held]) cursor.deliver(emitted);
         isCaughtUp = true;
         // Who comes back after the end has nothing more to see.
-        ended ||= record.outcome !== null;
+        ended ||= record.outcome !== null || (isUntilWaiting === true && record.status === 'waiting');
         if (live && !ended) await Promise.race([live.ended, aborted(signal)]);
       } finally {
         detach?.();
@@ -249,12 +275,14 @@ export function createRunner(config: RunnerConfig): Runner {
     sweep,
     activeCount: () => active.size,
     async submit(submission, viewer) {
+      if (closing) throw runnerError('stopping', 'The server is stopping.');
       const submitted = await journal.submit({ ...submission, worker });
-      const { outcome } = submitted;
-      const live = outcome === 'claimed' ? start(submitted.claim) : undefined;
+      if (submitted.outcome === 'claimed') {
+        const live = start(submitted.claim);
+        return { ...submitted, watched: viewer ? watchFresh(submitted.claim, live, viewer) : Promise.resolve() };
+      }
       if (!viewer) return { ...submitted, watched: Promise.resolve() };
-      if (live && outcome === 'claimed') return { ...submitted, watched: watchFresh(submitted.claim, live, viewer) };
-      const run = outcome === 'duplicate' ? submitted.run : submission.run;
+      const run = submitted.outcome === 'duplicate' ? submitted.run : submission.run;
       return { ...submitted, watched: watch({ ...submission, run, after: null }, viewer) };
     },
     async cancel(owner, run) {
@@ -262,13 +290,13 @@ export function createRunner(config: RunnerConfig): Runner {
       if (status === 'running' || status === 'queued') {
         const here = active.get(run);
         if (here) here.stop('cancelled');
-        else await sweep();
+        else await lookNow();
       }
       return status;
     },
     async answer(owner, { run, step, answer }) {
       await journal.answer(owner, run, step, answer);
-      await sweep();
+      await lookNow();
     },
     async [Symbol.asyncDispose]() {
       closing = true;
@@ -276,6 +304,7 @@ export function createRunner(config: RunnerConfig): Runner {
       for (const { stop } of active.values()) stop('shutdown');
       for (const hints of startHints.values()) for (const wake of hints) wake();
       while (tasks.size) await Promise.all(tasks);
+      await Promise.allSettled(watching);
       await journal.release(worker);
     },
   };

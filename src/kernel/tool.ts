@@ -1,6 +1,7 @@
 import { defineErrors, messageOf } from './errors.ts';
 import type { Json } from './messages.ts';
 import type { ToolSpec } from './model.ts';
+import { clip } from './project.ts';
 
 export const toolError = defineErrors('tool', {
   invalid_definition: { status: 500, hint: 'Correct the tool definition.' },
@@ -110,12 +111,16 @@ function toPath(path: readonly (PropertyKey | { readonly key: PropertyKey })[] |
   return `${path.map((segment) => String(typeof segment === 'object' ? segment.key : segment)).join('.')}: `;
 }
 
+/** Of a result, in characters of its JSON; a longer one is kept as text, by head and tail. */
+const MOST_CHARS = 2_000_000;
+
 /** Whatever a tool returned, as JSON: undefined becomes null, what cannot be JSON throws a sentence for the model. */
 export function toResult(value: unknown): Json {
   if (value === undefined) return null;
-  if (typeof value === 'string') return value;
+  if (typeof value === 'string') return clip(value, MOST_CHARS);
   try {
-    return JSON.parse(JSON.stringify(value)) as Json;
+    const text = JSON.stringify(value);
+    return text.length > MOST_CHARS ? clip(text, MOST_CHARS) : (JSON.parse(text) as Json);
   } catch (error) {
     throw new Error(`The tool's result is not JSON: ${messageOf(error)}`, { cause: error });
   }

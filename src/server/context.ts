@@ -15,6 +15,8 @@ export interface ServerParts {
   signIn?: SignIn;
   /** The agent's and the model's names for a request, or an error that says what is missing. */
   resolve: (wanted: { agent?: string; modelName?: string }) => { agent: string; model: string };
+  /** The store answers, within two seconds. */
+  isReachable: () => Promise<boolean>;
   /** What a caller may know of the server's state. */
   describe: () => Record<string, unknown>;
   log: Log;

@@ -1,4 +1,5 @@
 import { AgentError, defineErrors } from '../kernel/index.ts';
+import { isTransient, storeError } from '../store/errors.ts';
 
 export const serverError = defineErrors('server', {
   invalid_request: { status: 400, hint: 'Correct the named field and send the request again.' },
@@ -31,9 +32,14 @@ export interface ErrorBody {
   error: { code: string; message: string; hint: string; requestId: string; data?: AgentError['data'] };
 }
 
+function toKnown(error: unknown): AgentError {
+  if (isTransient(error)) return storeError('unavailable', 'The database did not answer.', { cause: error });
+  return serverError('internal', 'Something went wrong in the server.', { cause: error });
+}
+
 /** Any error as people may see it: ours as it is, everything else without its words. */
 export function toErrorBody(error: unknown, requestId: string): { status: number; body: ErrorBody } {
-  const known = error instanceof AgentError ? error : serverError('internal', 'Something went wrong in the server.');
+  const known = error instanceof AgentError ? error : toKnown(error);
   const { code, message, hint, status, data } = known;
   return { status, body: { error: { code, message, hint, requestId, ...(data && { data }) } } };
 }

@@ -4,14 +4,14 @@ import type { Owner } from '../kernel/index.ts';
 import type { Conversations, RunChange } from '../store/conversations.ts';
 
 export interface Feed {
-  /** Tells each change once, oldest first, until `signal` aborts. */
+  /** Tells each change after an instant once, oldest first, until `signal` aborts. */
   follow(owner: Owner, range: { after: Date; signal: AbortSignal }, on: (change: RunChange) => void): Promise<void>;
   /** Something of this owner changed in this process. */
   hint(owner: Owner): void;
 }
 
 /** Commits become visible a little after the instant that they carry; so each look goes back this far. */
-const OVERLAP_MS = 5000;
+export const OVERLAP_MS = 5000;
 const PAGE = 200;
 
 export function createFeed(conversations: Conversations, pollMs = 1000): Feed {

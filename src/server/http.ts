@@ -1,6 +1,6 @@
 // The HTTP application: who may call (Host, Origin, caller), request ids, errors as JSON; then the routes.
 import { Hono } from 'hono';
-import { AgentError, messageOf } from '../kernel/index.ts';
+import { messageOf } from '../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from './context.ts';
 import { serverError, toErrorBody } from './errors.ts';
 import { approvalRoutes } from './routes/approvals.ts';
@@ -10,13 +10,13 @@ import { feedRoutes } from './routes/feed.ts';
 import { runRoutes } from './routes/runs.ts';
 
 export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
-  const { identity, signIn, describe, log, config } = parts;
+  const { identity, signIn, describe, isReachable, log, config } = parts;
   const app = new Hono<ServerEnvironment>();
 
   app.onError((error, c) => {
     const requestId = c.get('requestId');
     const { status, body } = toErrorBody(error, requestId);
-    if (!(error instanceof AgentError)) {
+    if (status >= 500) {
       log.error({ err: error, requestId, path: c.req.path }, `A request failed: ${messageOf(error)}`);
     }
     return Response.json(body, { status, headers: { 'x-request-id': requestId } });
@@ -32,7 +32,8 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
 
   app.get('/health', async (c) => {
     const caller = await identity(c.req.raw);
-    return c.json({ status: 'ok', ...(caller && describe()) });
+    const isUp = await isReachable();
+    return c.json({ status: isUp ? 'ok' : 'store_unreachable', ...(caller && describe()) }, isUp ? 200 : 503);
   });
 
   app.get('/sign-in', async (c) => {

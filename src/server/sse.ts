@@ -26,7 +26,7 @@ export interface EventStreamConfig {
   heartbeatMs: number;
   /** Bytes that a reader may be behind. */
   backlogBytes: number;
-  /** The reader was too slow: the stream is over. */
+  /** The reader has not taken what it was sent before: the stream will be over. */
   onSlow: () => void;
 }
 
@@ -40,11 +40,13 @@ export function createEventStream({ sink, run, heartbeatMs, backlogBytes, onSlow
   function flush(): void {
     isArmed = false;
     if (isOver || !pending) return;
+    if (sink.buffered() > backlogBytes) {
+      onSlow();
+      stop();
+      return;
+    }
     sink.write(pending);
     pending = '';
-    if (sink.buffered() <= backlogBytes) return;
-    stop();
-    onSlow();
   }
 
   function write(text: string): void {

@@ -3,7 +3,7 @@
 import type { Context } from 'hono';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Log } from '../kernel/index.ts';
-import { messageOf } from '../kernel/index.ts';
+import { AgentError, messageOf } from '../kernel/index.ts';
 import type { ServerEnvironment } from './context.ts';
 import { toErrorBody } from './errors.ts';
 import type { EventStream, Sink } from './sse.ts';
@@ -35,9 +35,9 @@ export function respondWithEvents(c: Context<ServerEnvironment>, config: StreamC
     const stream = createEventStream({ ...config, sink, onSlow: leave });
     void fill(stream, gone.signal)
       .catch((error: unknown) => {
-        // Only what is gone for good is told; after any other failure the reader comes back and goes on.
+        // What is so for good is told; after any other failure the reader comes back and goes on.
         const { code, message, hint } = toErrorBody(error, c.get('requestId')).body.error;
-        if (code === 'journal.run_not_found') stream.sendRaw('error', { code, message, hint });
+        if (error instanceof AgentError && !error.retryable) stream.sendRaw('error', { code, message, hint });
         else config.log.warn({ err: error, run: config.run }, `An event stream broke: ${messageOf(error)}`);
       })
       .finally(() => stream.end());
@@ -46,6 +46,7 @@ export function respondWithEvents(c: Context<ServerEnvironment>, config: StreamC
     outgoing.writeHead(200, headers);
     outgoing.flushHeaders();
     outgoing.once('close', leave);
+    if (outgoing.destroyed) leave();
     run({
       write: (text) => void outgoing.write(text),
       end: () => (gone.signal.aborted ? outgoing.destroy() : outgoing.end()),

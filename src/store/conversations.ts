@@ -1,10 +1,12 @@
 // What people do with conversations beside talking: list, read, fork, delete; and the feed of what changed.
+import type { Transaction } from 'kysely';
 import { sql } from 'kysely';
 import type { ConversationKey, Entry, Owner, RunStatus } from '../kernel/index.ts';
 import { fromColumn, toColumn } from './column.ts';
 import type { Database } from './database.ts';
 import { storeError } from './errors.ts';
 import { readEntries } from './read.ts';
+import type { Schema } from './schema.ts';
 
 export interface ConversationSummary {
   id: string;
@@ -28,8 +30,11 @@ export interface RunChange {
 }
 
 export interface Conversations {
-  /** Newest first, at most `limit`; `before` is the `updatedAt` of the last one of the page before. */
-  list(owner: Owner, page: { limit: number; before?: string }): Promise<ConversationSummary[]>;
+  /** Newest first, at most `limit`; `next` asks for what follows, and is null at the end. Throws `store.invalid_cursor`. */
+  list(
+    owner: Owner,
+    page: { limit: number; before?: string },
+  ): Promise<{ conversations: ConversationSummary[]; next: string | null }>;
   get(key: ConversationKey): Promise<ConversationSummary | undefined>;
   /** Entries with `seq` > `after`, at most `limit`; with `since`, those written at or after that instant. */
   entries(key: ConversationKey, page: { after: number; limit: number; since?: string }): Promise<Entry[]>;
@@ -40,6 +45,8 @@ export interface Conversations {
   remove(key: ConversationKey): Promise<boolean>;
   /** A new conversation that shares the entries up to `seq`. Throws `store.fork_exists`, `store.fork_out_of_range`. */
   fork(key: ConversationKey, fork: { id: string; seq: number }): Promise<ConversationSummary>;
+  /** The run that was submitted with an Idempotency-Key. */
+  runOf(key: ConversationKey, idempotencyKey: string): Promise<string | undefined>;
   /** Runs of the owner whose status changed after an instant, oldest first. */
   changes(owner: Owner, after: string, limit: number): Promise<RunChange[]>;
   /** Queued, running and waiting runs of a conversation in the order in which they run. */
@@ -98,12 +105,40 @@ export function createConversations(database: Database): Conversations {
     return row && toSummary(row);
   };
 
+  /** A transaction that is tried again when a commit under way was in its way. */
+  async function alone<T>(work: (transaction: Transaction<Schema>) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await kysely.transaction().execute(work);
+      } catch (error) {
+        const { code } = error as { code?: string };
+        if (attempt === 5 || (code !== '40P01' && code !== '40001')) throw error;
+      }
+    }
+  }
+
   return {
     get,
+    async runOf(key, idempotencyKey) {
+      const row = await runs(key)
+        .where('conversation', '=', toColumn(key.conversation))
+        .where('idempotency_key', '=', toColumn(idempotencyKey))
+        .executeTakeFirst();
+      return row?.id;
+    },
     async list(owner, { limit, before }) {
-      let query = select(owner).orderBy('updated_at', 'desc').orderBy('id').limit(limit);
-      if (before !== undefined) query = query.where('updated_at', '<', new Date(before));
-      return (await query.execute()).map(toSummary);
+      let query = select(owner)
+        .select(sql<string>`updated_at::text`.as('place'))
+        .orderBy('updated_at', 'desc')
+        .orderBy('id', 'desc')
+        .limit(limit);
+      if (before !== undefined) {
+        const { at, id } = fromCursor(before);
+        query = query.where(sql<boolean>`(updated_at, id) < (${at}::timestamptz, ${id})`);
+      }
+      const rows = await query.execute();
+      const last = rows.length === limit ? rows.at(-1) : undefined;
+      return { conversations: rows.map(toSummary), next: last ? toCursor({ at: last.place, id: last.id }) : null };
     },
     async entries(key, { after, limit, since }) {
       const entries = await readEntries(database, key, {
@@ -115,7 +150,7 @@ export function createConversations(database: Database): Conversations {
       return entries.slice(0, limit);
     },
     async remove(key) {
-      return await kysely.transaction().execute(async (transaction) => {
+      return await alone(async (transaction) => {
         const { tenant_id, owner, id } = {
           tenant_id: toColumn(key.tenant),
           owner: toColumn(key.owner),
@@ -128,7 +163,9 @@ export function createConversations(database: Database): Conversations {
           and owner = ${owner} and id = ${id} for update`.execute(transaction);
         const version = found.rows[0]?.version;
         if (version === undefined) return false;
-        // Forks get their own copy of what they shared with it.
+        // Forks get their own copy of what they shared with it; locked first, so that none is deleted meanwhile.
+        await sql`select from conversation where tenant_id = ${tenant_id} and owner = ${owner} and parent = ${id}
+          order by id for update`.execute(transaction);
         await sql`insert into journal(tenant_id, owner, conversation, seq, run, commit_n, epoch, kind, body, bytes_to, at)
           select j.tenant_id, j.owner, f.id, seq, run, commit_n, epoch, kind, body, bytes_to, at
           from conversation f join journal j on j.tenant_id = f.tenant_id and j.owner = f.owner and j.conversation = f.parent
@@ -158,31 +195,44 @@ export function createConversations(database: Database): Conversations {
       });
     },
     async fork(key, { id, seq }) {
-      const parent = await get(key);
-      const shared = parent ? await readEntries(database, key, { seq: seq - 1, bytes: 0, limit: 1 }) : [];
-      const last = shared.find((entry) => entry.seq === seq);
-      if (!parent || !last) {
-        throw storeError('fork_out_of_range', `Conversation ${JSON.stringify(key.conversation)} has no entry ${seq}.`);
-      }
-      const made = await kysely
-        .insertInto('conversation')
-        .values({
-          tenant_id: toColumn(key.tenant),
-          owner: toColumn(key.owner),
-          id: toColumn(id),
-          version: seq,
-          bytes: last.bytesTo,
-          active_run: null,
-          agent: toColumn(parent.agent),
-          title: toColumn(parent.title),
-          parent: toColumn(key.conversation),
-          parent_seq: seq,
-        })
-        .onConflict((conflict) => conflict.doNothing())
-        .executeTakeFirst();
-      if (!made.numInsertedOrUpdatedRows) {
-        throw storeError('fork_exists', `There is a conversation ${JSON.stringify(id)} already.`);
-      }
+      const [last] = await readEntries(database, key, { seq: seq - 1, bytes: 0, limit: 1 });
+      await alone(async (transaction) => {
+        // The lock keeps the parent from being deleted before the fork is known to it.
+        const parent = await transaction
+          .selectFrom('conversation')
+          .select(['id', 'agent', 'title', 'version'])
+          .where('tenant_id', '=', toColumn(key.tenant))
+          .where('owner', '=', toColumn(key.owner))
+          .where('id', '=', toColumn(key.conversation))
+          .forShare()
+          .executeTakeFirst();
+        if (!parent || last?.seq !== seq || parent.version < seq) {
+          throw storeError(
+            'fork_out_of_range',
+            `Conversation ${JSON.stringify(key.conversation)} has no entry ${seq}.`,
+          );
+        }
+        const { agent, title } = parent;
+        const made = await transaction
+          .insertInto('conversation')
+          .values({
+            tenant_id: toColumn(key.tenant),
+            owner: toColumn(key.owner),
+            id: toColumn(id),
+            version: seq,
+            bytes: last.bytesTo,
+            active_run: null,
+            agent,
+            title,
+            parent: parent.id,
+            parent_seq: seq,
+          })
+          .onConflict((conflict) => conflict.doNothing())
+          .executeTakeFirst();
+        if (!made.numInsertedOrUpdatedRows) {
+          throw storeError('fork_exists', `There is a conversation ${JSON.stringify(id)} already.`);
+        }
+      });
       return (await get({ ...key, conversation: id }))!;
     },
     async changes(owner, after, limit) {
@@ -202,4 +252,27 @@ export function createConversations(database: Database): Conversations {
       return rows.map(toChange);
     },
   };
+}
+
+interface Place {
+  /** To the microsecond, as PostgreSQL writes it. */
+  at: string;
+  id: string;
+}
+
+const toCursor = (place: Place): string => Buffer.from(JSON.stringify(place)).toString('base64url');
+
+function fromCursor(cursor: string): Place {
+  const place = /^[\w-]{1,4000}$/.test(cursor) ? parsed(Buffer.from(cursor, 'base64url').toString()) : undefined;
+  const { at, id } = (place ?? {}) as Partial<Place>;
+  if (typeof at === 'string' && typeof id === 'string' && !Number.isNaN(Date.parse(at))) return { at, id };
+  throw storeError('invalid_cursor', '"before" is not a "next" of an earlier page.');
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

@@ -20,6 +20,12 @@ export const storeError = defineErrors('store', {
     hint: 'Start the newer version of Homard, or restore a backup from before it. Nothing was changed.',
   },
   migration_failed: { status: 500, hint: 'Nothing was changed. Look at the cause, then start again.' },
+  unavailable: {
+    status: 503,
+    hint: 'The database cannot be reached. Send the request again in a moment.',
+    retryable: true,
+  },
+  invalid_cursor: { status: 400, hint: 'Leave it out for the first page; then give the "next" of the page before.' },
   fork_exists: { status: 409, hint: 'Choose another id for the fork, or leave it out.' },
   fork_out_of_range: { status: 404, hint: 'GET /conversations/:id/messages lists the entries that there are.' },
 });

@@ -10,7 +10,7 @@ import type {
   Submission,
   Submitted,
 } from '../kernel/index.ts';
-import { cancelledOutcome, journalError, textOf } from '../kernel/index.ts';
+import { AgentError, cancelledOutcome, journalError, noUsage, textOf } from '../kernel/index.ts';
 import { fromColumn, toColumn } from './column.ts';
 import { createBatcher } from './committer.ts';
 import type { Database } from './database.ts';
@@ -111,6 +111,22 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
     message: message === null ? null : parseJson(message, `message of run ${claim.run}`),
   });
 
+  /** A run whose own row cannot be read ends with that error, so that it holds up nobody; then the one behind it. */
+  async function readable(answer: ClaimAnswer, worker: string): Promise<Claim | null> {
+    try {
+      return toClaim(answer);
+    } catch (error) {
+      if (!(error instanceof AgentError)) throw error;
+      const { code, message, hint } = error;
+      const { tenant, owner, conversation, run, epoch, commits } = answer;
+      const key = { tenant: fromColumn(tenant), owner: fromColumn(owner), conversation: fromColumn(conversation) };
+      const outcome = { type: 'error' as const, code, message, hint, usage: noUsage, ms: 0 };
+      const end = { ...key, run, epoch, commits, worker, status: 'failed' as const, outcome, entries: [], steps: [] };
+      const ended = await commitOne(end);
+      return ended.o === 'done' && ended.next ? await readable(ended.next, worker) : null;
+    }
+  }
+
   return {
     history: (key, after) => readEntries(database, key, { ...after, withTurn: true }),
     async submit(submission): Promise<Submitted> {
@@ -120,7 +136,16 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
           const { tenant, owner, conversation, run, request, message } = submission;
           const { version, bytes, startedAt, incarnation } = answer;
           const key = { tenant, owner, conversation, run };
-          const begun = { epoch: 1, commits: 0, messageSeq: version, ageMs: 0, cancelled: false, message, incarnation };
+          const begun = {
+            epoch: 1,
+            commits: 0,
+            messageSeq: version,
+            ageMs: 0,
+            attempts: 0,
+            cancelled: false,
+            message,
+            incarnation,
+          };
           return { outcome: 'claimed', claim: { ...key, request, version, bytes, startedAt, ...begun } };
         }
         case 'queued':
@@ -141,13 +166,14 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
     async commit(commit): Promise<Committed> {
       const answer = await commitOne(commit);
       if (answer.o === 'lost') return { outcome: 'lost' };
-      const next = answer.o === 'done' && answer.next ? toClaim(answer.next) : null;
+      const next = answer.o === 'done' && answer.next ? await readable(answer.next, commit.worker) : null;
       return { outcome: answer.o, version: answer.version, bytes: answer.bytes, next };
     },
     async claim(worker, limit) {
       const text = 'select * from homard_claim_1($1, $2, $3)';
       const rows = await database.exec('homard_claim_1', text, [worker, limit, lease]);
-      return rows.map(([claim]) => toClaim(parseJson(claim!, 'claim')));
+      const claims = rows.map(([claim]) => readable(JSON.parse(claim!) as ClaimAnswer, worker));
+      return (await Promise.all(claims)).filter((claim) => claim !== null);
     },
     async renew(worker, runs) {
       const text = 'select id, epoch, cancelled from homard_renew_1($1, $2::json, $3)';

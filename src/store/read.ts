@@ -5,8 +5,9 @@ import type { Database } from './database.ts';
 import { entryColumns, parseJson, toEntry } from './rows.ts';
 
 export interface EntryRange {
-  /** Entries with a higher `seq` ... */
+  /** Entries with a higher `seq`, up to `until` with it ... */
   seq: number;
+  until?: number;
   /** ... that end after this byte ... */
   bytes: number;
   /** ... and were written at or after this instant (ISO-8601). */
@@ -16,14 +17,16 @@ export interface EntryRange {
   withTurn?: boolean;
 }
 
+const MOST = 2_147_483_647;
+
 /** A conversation's entries in order; of a fork with the prefix that it shares. */
 export async function readEntries(database: Database, key: ConversationKey, range: EntryRange): Promise<Entry[]> {
-  const { seq, bytes, since = '-infinity', limit = 2_147_483_647 } = range;
+  const { seq, until = MOST, bytes, since = '-infinity', limit = MOST } = range;
   const rows = await database.exec(
     'homard_history_1',
     `select ${entryColumns} from journal where tenant_id = $1 and owner = $2 and conversation = $3 and seq > $4
-     and bytes_to > $5 and at >= $6::timestamptz order by seq limit $7`,
-    [toColumn(key.tenant), toColumn(key.owner), toColumn(key.conversation), seq, bytes, since, limit],
+     and bytes_to > $5 and at >= $6::timestamptz and seq <= $8 order by seq limit $7`,
+    [toColumn(key.tenant), toColumn(key.owner), toColumn(key.conversation), seq, bytes, since, limit, until],
   );
   const entries = rows.map((row) => toEntry(row, key.conversation));
   const first = entries[0];
@@ -33,8 +36,9 @@ export async function readEntries(database: Database, key: ConversationKey, rang
   if (first && (first.seq <= seq + 1 || first.bytesTo - first.bytes <= bytes)) return entries;
   const fork = await findFork(database, key);
   if (!fork || fork.seq <= seq) return entries;
-  const shared = await readEntries(database, { ...key, conversation: fork.parent }, range);
-  return [...shared.filter((entry) => entry.seq <= fork.seq), ...entries];
+  const prefix = { ...range, until: Math.min(until, fork.seq) };
+  const shared = await readEntries(database, { ...key, conversation: fork.parent }, prefix);
+  return [...shared, ...entries];
 }
 
 /** Of a turn that is cut before `seq`: the message that opened it, and the step before the cut. */

@@ -50,6 +50,10 @@ export interface Schema {
     created_at: Generated<Date>;
     started_at: Date | null;
     active_since: Date | null;
+    /** Milliseconds that it was active before it last waited for a person. */
+    active_ms: Generated<number>;
+    /** Take-overs since its last commit. */
+    attempts: Generated<number>;
     changed_at: Generated<Date>;
     ended_at: Date | null;
   };

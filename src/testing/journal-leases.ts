@@ -34,11 +34,15 @@ export const leaseCases: Cases = {
     const { ageMs, bytes, ...rest } = second!;
     const { run, startedAt, incarnation } = claim;
     const known = { ...web, run, startedAt, incarnation, request, messageSeq: 1, message: null, cancelled: false };
-    assert.deepEqual(rest, { ...known, epoch: 2, commits: 1, version: 2 });
+    assert.deepEqual(rest, { ...known, epoch: 2, commits: 1, version: 2, attempts: 1 });
     assert.equal(bytes, (await entries(web))[1]!.bytesTo);
     assert(ageMs >= leaseMs, `age goes on over a take-over, but is ${ageMs}`);
     await lapse();
-    assert.equal((await take('w3', [run]))[0]?.epoch, 3);
+    const [third] = await take('w3', [run]);
+    assert.deepEqual([claim.attempts, second!.attempts, third!.attempts], [0, 1, 2]);
+    await write(third!, { worker: 'w3' });
+    await lapse();
+    assert.equal((await take('w4', [run]))[0]?.attempts, 1, 'a commit is progress');
   },
 
   "a zombie's commit is lost and changes nothing (GOV-77)": async (bench) => {
@@ -130,7 +134,7 @@ export const leaseCases: Cases = {
     assert.deepEqual(await journal.renew(worker, runs), [], 'what was given up is not taken back');
     const taken = await take('w2', [...runs, other.run]);
     assert.deepEqual(new Set(taken.map(({ run }) => run)), new Set(runs));
-    assert(taken.every(({ epoch }) => epoch === 2));
+    assert(taken.every(({ epoch, attempts }) => epoch === 2 && attempts === 0));
   },
 
   'only the runs that are named are renewed': async ({ begin, key, journal, wait, leaseMs, take }) => {

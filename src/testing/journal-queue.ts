@@ -162,6 +162,16 @@ export const queueCases: Cases = {
     assert.deepEqual([again?.cancelled, again?.epoch, again?.commits], [true, 2, 1]);
   },
 
+  'a run that is cancelled just before it would wait is claimable, to be ended': async (bench) => {
+    const { begin, key, journal, write, take } = bench;
+    const web = key();
+    const claim = await begin(web, 'one');
+    assert.equal(await journal.cancel(web, claim.run), 'running');
+    await write(claim, { status: 'waiting', entries: [assistant('', ['c1'])], steps: [step(1, 'awaiting')] });
+    const [again] = await take('w2', [claim.run]);
+    assert.equal(again?.cancelled, true);
+  },
+
   'cancelling what has ended changes nothing': async ({ begin, key, journal, write, finish }) => {
     const web = key();
     const ended = await begin(web, 'one');

@@ -69,7 +69,17 @@ export const submitCases: Cases = {
     const { startedAt, ageMs, bytes, incarnation, message, ...rest } = claim;
     const request = { agent: 'a', model: 'm', deep: { list: [1, null, 'x'] } };
     const { run } = claim;
-    assert.deepEqual(rest, { ...web, run, epoch: 1, commits: 0, request, version: 1, messageSeq: 1, cancelled: false });
+    assert.deepEqual(rest, {
+      ...web,
+      run,
+      epoch: 1,
+      commits: 0,
+      request,
+      version: 1,
+      messageSeq: 1,
+      cancelled: false,
+      attempts: 0,
+    });
     assert.deepEqual(message, { parts: [{ type: 'text', text: 'hi' }] });
     assert.notEqual(incarnation, '');
     assert.match(startedAt, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);

@@ -49,8 +49,8 @@ describe('every call has one result, whatever becomes of it (OBS-02)', () => {
     ['slow', /longer than its limit of 0.02 s/],
     ['big', /not JSON/],
     ['denied', /Denied: Not today\. Nothing was executed/],
-    ['refuses', /could not be checked, so it was not executed: the policy is broken/],
-    ['strict', /Invalid arguments, nothing was executed: amount: must be a number/],
+    ['refuses', /could not be checked: the policy is broken\. Nothing was executed/],
+    ['strict', /Invalid arguments: amount: must be a number\. Nothing was executed/],
     ['unknown', /There is no tool "unknown".*Available tools: ok, void/],
     ['', /There is no tool ""/],
   ];

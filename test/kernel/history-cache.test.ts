@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { defaultWindow, project, windowStart } from '../../src/kernel/index.ts';
 import { createHistoryCache } from '../../src/kernel/history-cache.ts';
-import type { Emitted } from '../../src/kernel/index.ts';
 import { createRig, owner, submission, web } from './rig.ts';
 import { anything, call, say, scripted } from './scripted.ts';
 import { defineTool } from '../../src/kernel/index.ts';
@@ -30,7 +29,7 @@ describe('the cache of windows', () => {
         for (const [which, conversation] of turns) {
           const key = `c${conversation}`;
           const before = models[which]!.requests.length;
-          const viewer = { on: (_: Emitted) => undefined, signal: new AbortController().signal };
+          const viewer = { on: () => undefined, signal: new AbortController().signal };
           const sent = submission(`turn ${which}`, { conversation: key });
           await (
             await workers[which]!.runner.submit(sent, viewer)
@@ -70,6 +69,7 @@ describe('the cache of windows', () => {
       messageSeq: 3,
       startedAt: '',
       ageMs: 0,
+      attempts: 0,
       cancelled: false,
       message: null,
     });

@@ -5,7 +5,7 @@ import type { Entry, Window } from '../../src/kernel/index.ts';
 import { clip, defaultWindow, project, textOf, windowStart } from '../../src/kernel/index.ts';
 import { sliceHistory } from '../../src/kernel/project.ts';
 import { anyHistory, anyWindow, toHistory } from './history.ts';
-import { opens, prefixFaults, promptFaults } from './prompt-faults.ts';
+import { prefixFaults, promptFaults } from './prompt-faults.ts';
 
 /** The entries that a run reads when it is claimed, as `Journal.history` gives them. */
 function loadedBy(entries: readonly Entry[], window: Window): Entry[] {

@@ -3,11 +3,11 @@ import * as z from 'zod';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { serverError } from '../errors.ts';
 import { parse, parseBody } from '../request.ts';
-import { toMessageViews } from './messages.ts';
+import { toMessageViews } from '../messages.ts';
 
 const listQuery = z.strictObject({
   limit: z.coerce.number().int().min(1).max(500).default(50),
-  before: z.iso.datetime().optional(),
+  before: z.string().max(5000).optional(),
 });
 
 const messagesQuery = z.strictObject({
@@ -26,8 +26,7 @@ export function conversationRoutes({ conversations, config }: ServerParts): Hono
 
   app.get('/conversations', async (c) => {
     const { limit, before } = parse(listQuery, c.req.query());
-    const list = await conversations.list(c.get('caller'), { limit, ...(before !== undefined && { before }) });
-    return c.json({ conversations: list, next: list.length === limit ? list.at(-1)!.updatedAt : null });
+    return c.json(await conversations.list(c.get('caller'), { limit, ...(before !== undefined && { before }) }));
   });
 
   app.get('/conversations/:id', async (c) => {
@@ -44,7 +43,7 @@ export function conversationRoutes({ conversations, config }: ServerParts): Hono
     if (!found) throw notFound(key.conversation);
     const start = after ?? (last === undefined ? 0 : Math.max(0, found.version - last));
     const entries = await conversations.entries(key, { after: start, limit, ...(since !== undefined && { since }) });
-    const end = entries.at(-1)?.seq ?? start;
+    const end = entries.length === limit ? entries.at(-1)!.seq : found.version;
     return c.json({
       version: found.version,
       messages: toMessageViews(entries),

@@ -1,14 +1,10 @@
 // GET /runs/:id, its events, and ending it.
 import { Hono } from 'hono';
 import type { Position, RunRecord, Usage } from '../../kernel/index.ts';
-import { addUsage, callsOf, noUsage, parseEventId, textOf } from '../../kernel/index.ts';
-import { journalError } from '../../kernel/index.ts';
+import { addUsage, callsOf, journalError, noUsage, parseEventId, replay, textOf } from '../../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { serverError } from '../errors.ts';
 import { respondWithEvents } from '../stream.ts';
-
-/** A commit that no run reaches: its record comes without entries. */
-const NO_ENTRIES = 2_000_000_000;
 
 export function runRoutes({ runner, journal, config, log }: ServerParts): Hono<ServerEnvironment> {
   const app = new Hono<ServerEnvironment>();
@@ -23,8 +19,12 @@ export function runRoutes({ runner, journal, config, log }: ServerParts): Hono<S
   app.get('/runs/:id/events', async (c) => {
     const run = c.req.param('id');
     const caller = c.get('caller');
-    if (!(await journal.load(caller, run, NO_ENTRIES))) throw notFound(run);
     const after = positionOf(run, c.req.header('last-event-id') ?? c.req.query('lastEventId'));
+    const record = await journal.load(caller, run, after ? after.commit - 1 : -1);
+    if (!record) throw notFound(run);
+    // EventSource comes back for ever unless it is told that there is nothing more.
+    const isOver = after && record.outcome && !replay(record).some(({ position }) => isBehind(position, after));
+    if (isOver) return c.body(null, 204);
     return respondWithEvents(c, { ...config, log, run }, (stream, gone) =>
       runner.watch({ ...caller, run, after }, { on: stream.send, signal: gone }),
     );
@@ -36,6 +36,10 @@ export function runRoutes({ runner, journal, config, log }: ServerParts): Hono<S
     return c.json({ run: c.req.param('id'), status });
   });
   return app;
+}
+
+function isBehind(position: Position | null, { commit, k }: Position): boolean {
+  return position !== null && (position.commit > commit || (position.commit === commit && position.k > k));
 }
 
 function positionOf(run: string, id: string | undefined): Position | null {

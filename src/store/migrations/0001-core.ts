@@ -27,6 +27,7 @@ export const tables = [
      status text not null, epoch int not null, n int not null default 0,
      lease_owner text, lease_until timestamptz, cancelled boolean not null default false,
      request text not null, message text, message_seq int, outcome text,
+     attempts int not null default 0, active_ms bigint not null default 0,
      idempotency_key text collate "C", digest text,
      created_at timestamptz not null default now(), started_at timestamptz, active_since timestamptz,
      changed_at timestamptz not null default now(), ended_at timestamptz) with (fillfactor = 70)`,

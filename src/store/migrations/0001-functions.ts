@@ -2,6 +2,9 @@
 // conversation -> queued run, and batches come sorted by conversation, so that they cannot deadlock. A function's name ends
 // in its version: processes of two releases may share a database during a rolling deployment.
 
+const millisecondsSince = (instant: string) =>
+  `round(extract(epoch from clock_timestamp() - ${instant}) * 1000)::bigint`;
+
 /** A run as its new worker gets it. */
 const claimJson = (
   run: string,
@@ -11,7 +14,7 @@ const claimJson = (
     'epoch', ${run}.epoch, 'commits', ${run}.n, 'request', ${run}.request, 'version', ${more.version}, 'bytes', ${more.bytes},
     'incarnation', ${more.born}::text, 'message', ${more.message}, 'messageSeq', ${run}.message_seq, 'cancelled', ${run}.cancelled,
     'startedAt', to_char(${run}.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'ageMs', round(extract(epoch from clock_timestamp() - ${run}.active_since) * 1000))`;
+    'ageMs', ${run}.active_ms + ${millisecondsSince(`${run}.active_since`)}, 'attempts', ${run}.attempts)`;
 
 /** Claims the oldest queued run of an idle conversation whose row is locked; its message enters the journal now. */
 const next = `create function homard_next_1(p_tenant text, p_owner text, p_conversation text, p_worker text, p_lease float8)
@@ -103,7 +106,8 @@ const commit = `create function homard_commit_1(batch json) returns table(i int,
       ends := x.status not in ('running', 'waiting');
       update run set n = n + 1, status = x.status, outcome = x.outcome,
           lease_until = case when x.status = 'running' then now() + x.lease * interval '1 s' end,
-          lease_owner = case when x.status = 'running' then lease_owner end,
+          lease_owner = case when x.status = 'running' then lease_owner end, attempts = 0,
+          active_ms = case when x.status = 'waiting' then active_ms + ${millisecondsSince('active_since')} else active_ms end,
           changed_at = case when x.status = 'running' then changed_at else now() end,
           ended_at = case when ends then now() end
         where id = x.run and tenant_id = x.tenant and owner = x.owner and epoch = x.epoch and n = x.n
@@ -136,8 +140,10 @@ const commit = `create function homard_commit_1(batch json) returns table(i int,
           on conflict (run, n) do update set state = excluded.state, epoch = excluded.epoch,
             usage = coalesce(excluded.usage, s.usage), ended_at = excluded.ended_at;
       end if;
-      if x.status = 'waiting' and not exists (select from step where run = x.run and state = 'awaiting') then
-        update run set status = 'queued' where id = x.run;
+      -- Answered or cancelled meanwhile: whoever sees it goes on.
+      if x.status = 'waiting' then
+        update run set status = 'queued' where id = x.run
+          and (cancelled or not exists (select from step where run = x.run and state = 'awaiting'));
       end if;
       if ends then nx := homard_next_1(u.tenant_id, u.owner, u.conversation, x.worker, x.lease); end if;
       r := json_build_object('o', 'done', 'version', v, 'bytes', b, 'next', nx);
@@ -155,7 +161,8 @@ const claim = `create function homard_claim_1(p_worker text, p_limit int, p_leas
     for q in select id from run where status = 'running' and lease_until < now() order by position limit p_limit
       for update skip locked
     loop
-      update run set epoch = epoch + 1, lease_owner = p_worker, lease_until = now() + p_lease * interval '1 s'
+      update run set epoch = epoch + 1, attempts = attempts + (lease_owner is not null)::int, lease_owner = p_worker,
+          lease_until = now() + p_lease * interval '1 s'
         where id = q.id returning * into r;
       select * into c from conversation where tenant_id = r.tenant_id and owner = r.owner and id = r.conversation;
       p_limit := p_limit - 1;

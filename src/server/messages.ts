@@ -1,0 +1,85 @@
+import type { Entry } from '../kernel/index.ts';
+import { callsOf, textOf } from '../kernel/index.ts';
+import { serverError } from './errors.ts';
+
+interface Spoken {
+  role: 'system' | 'user' | 'assistant' | 'tool';
+  content: string;
+}
+
+interface Turn {
+  said: string[];
+  answers: string[];
+}
+
+/**
+ * Of a list of messages in the style of chat completions only the user messages at its end are new. What comes before
+ * must be what the conversation already holds; a system message and tool messages are not compared. `history` answers
+ * null where nothing is to be compared.
+ */
+export async function newMessages(
+  messages: readonly Spoken[],
+  history: () => Promise<Entry[] | null>,
+): Promise<string[]> {
+  const spoken = messages.filter(({ role, content }) => role === 'user' || (role === 'assistant' && content !== ''));
+  const before = spoken.findLastIndex(({ role }) => role !== 'user') + 1;
+  const texts = spoken.slice(before).map(({ content }) => content);
+  if (!texts.length) throw serverError('invalid_request', 'messages: the last message must be from the user');
+  const entries = before === 0 ? null : await history();
+  if (!entries) return texts;
+  const earlier = toTurns(spoken.slice(0, before));
+  const known = toTurns(entries.flatMap(toSpoken));
+  if (earlier.length !== known.length || !earlier.every((turn, i) => isSame(turn, known[i]!))) {
+    throw serverError('history_differs', 'The earlier messages are not those of this conversation.');
+  }
+  return texts;
+}
+
+function toSpoken(entry: Entry): Spoken[] {
+  if (entry.kind === 'user') {
+    return entry.body.parts.map((part) => ({ role: 'user', content: part.type === 'text' ? part.text : '' }));
+  }
+  const content = entry.kind === 'assistant' ? textOf(entry.body.parts) : '';
+  return content ? [{ role: 'assistant', content }] : [];
+}
+
+function toTurns(spoken: readonly Spoken[]): Turn[] {
+  const turns: Turn[] = [];
+  for (const [i, { role, content }] of spoken.entries()) {
+    const isNew = role === 'user' && spoken[i - 1]?.role !== 'user';
+    if (isNew || !turns.length) turns.push({ said: [], answers: [] });
+    const turn = turns.at(-1)!;
+    (role === 'user' ? turn.said : turn.answers).push(content);
+  }
+  return turns;
+}
+
+/** A client may hold all that was said between tool calls, or only the last answer, as `POST /chat` gives it. */
+function isSame(sent: Turn, known: Turn): boolean {
+  const answer = sent.answers.join('');
+  const isAnswer = answer === known.answers.join('') || answer === (known.answers.at(-1) ?? '');
+  return isAnswer && JSON.stringify(sent.said) === JSON.stringify(known.said);
+}
+
+/** Entries as people read them: results of parallel calls in the order of the calls. */
+export function toMessageViews(entries: readonly Entry[]): object[] {
+  const views: object[] = [];
+  for (let i = 0; i < entries.length; i++) {
+    const entry = entries[i]!;
+    views.push(toView(entry));
+    if (entry.kind !== 'assistant') continue;
+    const order = new Map(callsOf(entry.body.parts).map((call, index) => [call.id, index]));
+    const results: Extract<Entry, { kind: 'tool_result' }>[] = [];
+    for (let next = entries[i + 1]; next?.kind === 'tool_result'; next = entries[i + 1]) {
+      results.push(next);
+      i++;
+    }
+    results.sort((a, b) => (order.get(a.body.call) ?? 0) - (order.get(b.body.call) ?? 0));
+    views.push(...results.map(toView));
+  }
+  return views;
+}
+
+function toView({ seq, run, at, kind, body }: Entry): object {
+  return { id: seq, kind, run, at, ...body };
+}

@@ -1,0 +1,90 @@
+// What a client sent, as the submission of a run.
+import { createHash } from 'node:crypto';
+import * as z from 'zod';
+import type { Caller } from '../access/identity.ts';
+import type { Json, Submission, UserBody } from '../kernel/index.ts';
+import type { ServerParts } from './context.ts';
+import { serverError } from './errors.ts';
+import { newMessages } from './messages.ts';
+
+const id = z.string().min(1).max(200);
+const content = z.string().max(4_000_000);
+
+export const chatRequest = z.strictObject({
+  conversationId: id.optional(),
+  sessionId: id.optional(),
+  query: content.optional(),
+  messages: z
+    .array(z.object({ role: z.enum(['system', 'user', 'assistant', 'tool']), content }))
+    .min(1)
+    .max(10_000)
+    .optional(),
+  modelName: z.string().min(1).max(200).optional(),
+  agent: z.string().min(1).max(200).optional(),
+  expectedVersion: z.int().min(0).optional(),
+  detach: z.boolean().default(true),
+  userId: z.string().max(200).optional(),
+  assistantId: z.string().max(200).optional(),
+});
+
+export type ChatRequest = z.infer<typeof chatRequest>;
+
+interface Sent {
+  caller: Caller;
+  request: ChatRequest;
+  /** The Idempotency-Key header. */
+  key: string | undefined;
+}
+
+/** Throws for what cannot be a run, before anything is recorded. */
+export async function toSubmission(
+  { resolve, conversations }: Pick<ServerParts, 'resolve' | 'conversations'>,
+  { caller, request, key }: Sent,
+): Promise<Omit<Submission, 'worker'>> {
+  const { agent, modelName, expectedVersion } = request;
+  if (key !== undefined && !/^[\x21-\x7e]{1,200}$/.test(key)) {
+    throw serverError('invalid_request', 'Idempotency-Key: must be 1 to 200 visible ASCII characters');
+  }
+  const home = { ...caller, conversation: conversationOf(request, key) };
+  const message = await toMessage(request, async () => {
+    // Of a repeated message the history has its first attempt already: it was compared then.
+    const isRepeated = key !== undefined && (await conversations.runOf(home, key)) !== undefined;
+    return isRepeated ? null : await conversations.entries(home, { after: 0, limit: 100_000 });
+  });
+  const chosen = resolve({ ...(agent !== undefined && { agent }), ...(modelName !== undefined && { modelName }) });
+  const options: Record<string, Json> = modelName === undefined ? {} : { modelName };
+  const digest = digestOf([message.parts, modelName ?? null, agent ?? null]);
+  return {
+    ...home,
+    run: crypto.randomUUID(),
+    message,
+    request: { ...chosen, ...options },
+    ...(expectedVersion !== undefined && { expected: expectedVersion }),
+    ...(key !== undefined && { idempotency: { key, digest } }),
+  };
+}
+
+/** Named by the client, else new; with a key the same new one each time. */
+function conversationOf({ conversationId, sessionId }: ChatRequest, key: string | undefined): string {
+  if (conversationId !== undefined && sessionId !== undefined && sessionId !== conversationId) {
+    throw serverError('invalid_request', 'conversationId and sessionId name two conversations.', {
+      hint: 'sessionId is another name of conversationId: send one of them.',
+    });
+  }
+  const named = conversationId ?? sessionId;
+  return named ?? `c-${key === undefined ? crypto.randomUUID() : digestOf(key).slice(0, 32)}`;
+}
+
+async function toMessage(request: ChatRequest, history: Parameters<typeof newMessages>[1]): Promise<UserBody> {
+  const { query, messages } = request;
+  if ((query === undefined) === (messages === undefined)) {
+    throw serverError('invalid_request', 'Send either "query" or "messages".');
+  }
+  const texts = messages ? await newMessages(messages, history) : [query!];
+  if (texts.every((text) => text.trim() === '')) throw serverError('invalid_request', 'query: the message is empty');
+  return { parts: texts.map((text) => ({ type: 'text', text })) };
+}
+
+function digestOf(value: unknown): string {
+  return createHash('sha256').update(JSON.stringify(value)).digest('hex');
+}
