@@ -1,4 +1,5 @@
 // Reading runs and forks: not hot, so by Kysely.
+import { sql } from 'kysely';
 import type { ConversationKey, Entry, RunRecord, RunStatus, Step } from '../kernel/index.ts';
 import { fromColumn, toColumn } from './column.ts';
 import type { Database } from './database.ts';
@@ -80,8 +81,7 @@ export async function loadRun(
     .selectFrom('run')
     .selectAll()
     .where('id', '=', toColumn(run))
-    .where('tenant_id', '=', toColumn(tenant))
-    .where('owner', '=', toColumn(owner))
+    .where(sql<boolean>`(tenant_id, owner) is not distinct from (${toColumn(tenant)}, ${toColumn(owner)})`)
     .executeTakeFirst();
   if (!row) return undefined;
   // A run's entries follow its message without anybody else's between them. Those of a commit after `n` come with its outcome,

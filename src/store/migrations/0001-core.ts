@@ -34,7 +34,8 @@ export const tables = [
   `create index run_running on run(position) where status = 'running'`,
   `create index run_queued on run(tenant_id, owner, conversation, position) where status = 'queued'`,
   `create unique index run_idempotency on run(tenant_id, owner, conversation, idempotency_key) where idempotency_key is not null`,
-  `create index run_changed on run(tenant_id, owner, changed_at)`,
+  `create index run_conversation on run(tenant_id, owner, conversation)`,
+  `create index run_changed on run(changed_at)`,
   `create table step(
      run text collate "C" not null, n int not null, tenant_id text collate "C" not null, owner text collate "C" not null,
      kind text not null, call text, state text not null, epoch int not null, answer text, usage text,

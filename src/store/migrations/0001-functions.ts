@@ -2,6 +2,12 @@
 // conversation -> queued run, and batches come sorted by conversation, so that they cannot deadlock. A function's name ends
 // in its version: processes of two releases may share a database during a rolling deployment.
 
+/**
+ * Compares without an index: a function's plan is made once, maybe while the table is empty, and must use the primary key
+ * for ever, not an index that begins with the owner.
+ */
+const ownedBy = (tenant: string, owner: string) => `(tenant_id, owner) is not distinct from (${tenant}, ${owner})`;
+
 const millisecondsSince = (instant: string) =>
   `round(extract(epoch from clock_timestamp() - ${instant}) * 1000)::bigint`;
 
@@ -110,13 +116,13 @@ const commit = `create function homard_commit_1(batch json) returns table(i int,
           active_ms = case when x.status = 'waiting' then active_ms + ${millisecondsSince('active_since')} else active_ms end,
           changed_at = case when x.status = 'running' then changed_at else now() end,
           ended_at = case when ends then now() end
-        where id = x.run and tenant_id = x.tenant and owner = x.owner and epoch = x.epoch and n = x.n
-          and status = 'running' returning tenant_id, owner, conversation into u;
+        where id = x.run and ${ownedBy('x.tenant', 'x.owner')} and epoch = x.epoch and n = x.n and status = 'running'
+        returning tenant_id, owner, conversation into u;
       if not found then
         select version, bytes into v, b from run join conversation c
             on c.tenant_id = run.tenant_id and c.owner = run.owner and c.id = run.conversation
-          where run.id = x.run and run.tenant_id = x.tenant and run.owner = x.owner and run.epoch = x.epoch
-            and run.n = x.n + 1;
+          where run.id = x.run and run.epoch = x.epoch and run.n = x.n + 1
+            and (run.tenant_id, run.owner) is not distinct from (x.tenant, x.owner);
         r := case when found then json_build_object('o', 'repeated', 'version', v, 'bytes', b)
           else json_build_object('o', 'lost') end;
         return next; continue;
@@ -208,7 +214,7 @@ const cancel = `create function homard_cancel_1(p_tenant text, p_owner text, p_r
   language plpgsql as $f$
   declare r run; active text;
   begin
-    select * into r from run where id = p_run and tenant_id = p_tenant and owner = p_owner for update;
+    select * into r from run where id = p_run and ${ownedBy('p_tenant', 'p_owner')} for update;
     if not found or r.status in ('done', 'failed', 'cancelled') then return r.status; end if;
     if r.status = 'queued' then
       select active_run into active from conversation
@@ -227,8 +233,8 @@ const cancel = `create function homard_cancel_1(p_tenant text, p_owner text, p_r
 const answer = `create function homard_answer_1(p_tenant text, p_owner text, p_run text, p_step int, p_answer text)
   returns boolean language plpgsql as $f$
   begin
-    perform 1 from run where id = p_run and tenant_id = p_tenant and owner = p_owner
-      and status in ('running', 'waiting') for update;
+    perform 1 from run where id = p_run and ${ownedBy('p_tenant', 'p_owner')} and status in ('running', 'waiting')
+      for update;
     if not found then return false; end if;
     update step set state = 'ready', answer = p_answer where run = p_run and n = p_step and state = 'awaiting';
     if not found then return false; end if;
