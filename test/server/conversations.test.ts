@@ -203,13 +203,41 @@ describe.each(backends)('conversations on %s', (backend) => {
     expect((await server.call('GET', '/conversations/tree')).status).toBe(404);
   });
 
+  it('every conversation is on exactly one page, also of those that changed in the same instant', async () => {
+    await Promise.all(Array.from({ length: 23 }, (_, i) => say(`page ${i}`, 'x')));
+    const seen: string[] = [];
+    for (let before = ''; ;) {
+      const { body } = await server.call('GET', `/conversations?limit=5${before && `&before=${before}`}`);
+      seen.push(...(body.conversations as unknown as { id: string }[]).map(({ id }) => id));
+      if (body.next === null) break;
+      before = String(body.next);
+    }
+    expect(new Set(seen).size).toBe(seen.length);
+    for (let i = 0; i < 23; i++) expect(seen).toContain(`page ${i}`);
+    expect((await server.call('GET', '/conversations?before=nonsense')).body.error?.code).toBe('store.invalid_cursor');
+  });
+
+  it('Idempotency-Key holds for messages too, and a bad key is refused', async () => {
+    const body = { conversationId: 'again', messages: [{ role: 'user', content: 'one' }] };
+    const headers = { 'idempotency-key': 'list-1' };
+    const first = await server.call('POST', '/chat', { body, headers });
+    const history = [...body.messages, { role: 'assistant', content: 'echo one' }, { role: 'user', content: 'two' }];
+    const second = { body: { ...body, messages: history }, headers: { 'idempotency-key': 'list-2' } };
+    const [next, same] = [await server.call('POST', '/chat', second), await server.call('POST', '/chat', second)];
+    expect([first.status, next.status, same.status]).toEqual([200, 200, 200]);
+    expect(same.body.run).toBe(next.body.run);
+    for (const key of ['k'.repeat(300), 'a b']) {
+      expect((await server.call('POST', '/chat', { body, headers: { 'idempotency-key': key } })).status).toBe(400);
+    }
+  });
+
   it('the list has titles and pages', async () => {
     await say('titled', '  What is the weather in Beijing?\nsecond line');
     const { body } = await server.call('GET', '/conversations?limit=1');
     expect(body.conversations).toMatchObject([
       { id: 'titled', title: 'What is the weather in Beijing?', activeRun: null, queued: 0 },
     ]);
-    const next = await server.call('GET', `/conversations?limit=1&before=${encodeURIComponent(String(body.next))}`);
+    const next = await server.call('GET', `/conversations?limit=1&before=${String(body.next)}`);
     expect((next.body.conversations as unknown as { id: string }[])[0]!.id).not.toBe('titled');
   });
 });

@@ -130,6 +130,42 @@ describe.each(backends)('durability on %s', (backend) => {
     expect(paid).toHaveLength(1);
   });
 
+  it('POST /chat again with its Idempotency-Key, while its run waits, answers the same 202', async () => {
+    await using server = await createTestServer(backend, { model: payer(), tools: [pay([])], policy: askForWrites });
+    const send = () =>
+      server.call('POST', '/chat', {
+        body: { conversationId: 'w', query: 'pay 5' },
+        headers: { 'idempotency-key': 'k' },
+      });
+    const first = await send();
+    const second = await send();
+    expect([first.status, second.status]).toEqual([202, 202]);
+    expect(second.body.approvals).toEqual(first.body.approvals);
+  });
+
+  it('GOV-82 a started call that the policy forbids after a crash is said to be unknown, not unexecuted', async () => {
+    const model = payer();
+    const stuck = defineTool({
+      name: 'pay',
+      description: 'Pays.',
+      parameters: z.object({ amount: z.number() }),
+      effect: 'idempotent',
+      run: (_, { signal }) =>
+        new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new Error('stopped')))),
+    });
+    await using server = await createTestServer(backend, { model, tools: [stuck] });
+    await server.send('c', 'pay 5');
+    await until(async () =>
+      JSON.stringify((await server.call('GET', '/conversations/c/messages')).body).includes('tool_call'),
+    );
+    await server.restart({ policy: { decide: () => ({ effect: 'deny', why: 'Not any more.' }) } });
+    await until(idle(server, 'c'));
+    const told = JSON.stringify(model.requests.at(-1)!.messages.at(-1));
+    expect(told).toContain('tool.outcome_unknown');
+    expect(told).toContain('Not any more.');
+    expect(told).not.toMatch(/nothing was executed/i);
+  });
+
   it('a denied call is told to the model with the comment, edited arguments are checked anew', async () => {
     const paid: string[] = [];
     const model = payer();
@@ -153,6 +189,18 @@ describe.each(backends)('durability on %s', (backend) => {
       async () => (await server.call('GET', `/runs/${cancelled.run}`)).body.status === ('cancelled' as never),
     );
     expect(paid).toEqual([]);
+  });
+
+  it('a message sent while the server stops is refused with a code, and nothing of it is recorded', async () => {
+    await using server = await createTestServer(backend, { model: fine() });
+    const closing = server.homard.close();
+    const reply = await server.call('POST', '/chat', { body: { conversationId: 'late', query: 'x' } });
+    expect(reply.status).toBe(503);
+    expect(reply.body.error!.code).toMatch(/^(run\.stopping|store\.\w+)$/);
+    await closing;
+    expect((await server.call('GET', '/health')).status).toBe(503);
+    await server.restart();
+    expect((await server.call('GET', '/conversations/late')).status).toBe(404);
   });
 
   it('the feed tells a second device what happens, once, and resumes', async () => {

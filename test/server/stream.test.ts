@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { defineTool } from '../../src/kernel/index.ts';
+import type { Model } from '../../src/kernel/index.ts';
+import { defineTool, noUsage } from '../../src/kernel/index.ts';
 import { createScriptedModel } from '../../src/models/scripted.ts';
 import type { Frame, TestServer } from './harness.ts';
 import { backends, createTestServer, namesOf, textOf } from './harness.ts';
@@ -94,6 +95,72 @@ describe.each(backends)('the event stream on %s', (backend) => {
     const spread = arrivals.at(-1)! - arrivals[0]!;
     expect(arrivals.length).toBeGreaterThan(8);
     expect(spread).toBeGreaterThan(30);
+  });
+
+  it('OBS-03 a token leaves within 50 ms of the model saying it', async () => {
+    const said: number[] = [];
+    const speaking: Model = {
+      name: 'speaking',
+      async call(_, __, on) {
+        for (let i = 0; i < 30; i++) {
+          await sleep(10);
+          said.push(performance.now());
+          on({ type: 'text', text: `${i} ` });
+        }
+        return { reason: 'stop', usage: noUsage };
+      },
+    };
+    await using own = await createTestServer(backend, { model: speaking });
+    const late: number[] = [];
+    await own.stream('/chat/stream', {
+      body: { query: 'x' },
+      until: ({ event, data }) => {
+        if (event === 'token')
+          for (const i of String(data.text).trim().split(' ')) late.push(performance.now() - said[Number(i)]!);
+        return false;
+      },
+    });
+    expect(late).toHaveLength(30);
+    expect(late.toSorted((a, b) => a - b)[27]).toBeLessThan(50); // two of thirty may meet a garbage collection
+  });
+
+  it('OBS-08 with detach:false the request to the model is closed, for /chat too', async () => {
+    const closed: string[] = [];
+    const hanging: Model = {
+      name: 'hanging',
+      call: (_, signal, on) => {
+        on({ type: 'text', text: 'so ' });
+        return new Promise((_resolve, reject) => {
+          signal.addEventListener('abort', () => (closed.push('closed'), reject(signal.reason as Error)));
+        });
+      },
+    };
+    await using own = await createTestServer(backend, { model: hanging });
+    await own.stream('/chat/stream', { body: { query: 'x', detach: false }, until: ({ event }) => event === 'token' });
+    await poll(
+      () => Promise.resolve(closed.length),
+      (count) => count === 1,
+      2000,
+    );
+    const leave = new AbortController();
+    const asking = own
+      .call('POST', '/chat', { body: { query: 'x', detach: false }, signal: leave.signal })
+      .catch(() => 'left');
+    await sleep(200);
+    leave.abort();
+    expect(await asking).toBe('left');
+    await poll(
+      () => Promise.resolve(closed.length),
+      (count) => count === 2,
+      2000,
+    );
+  });
+
+  it('a stream that is over is not begun again', async () => {
+    const frames = await ask('x');
+    const run = String(frames[0]?.data.run);
+    const reply = await server.call('GET', `/runs/${run}/events`, { headers: { 'last-event-id': frames.at(-1)!.id! } });
+    expect(reply.status).toBe(204);
   });
 
   it('OBS-06 H1: a silent tool is covered by heartbeats', async () => {
@@ -192,25 +259,28 @@ describe.each(backends)('the event stream on %s', (backend) => {
     });
   });
 
-  it('H5 a reader who does not read neither slows the run nor is remembered', async () => {
+  it('H5 a reader who does not read is cut off, does not slow the run, and comes back for the rest', async () => {
     const { connect } = await import('node:net');
     const { hostname, port } = new URL(server.address);
     const socket = connect(Number(port), hostname);
+    const query = Array(100).fill('x'.repeat(39_000)).join(' ');
+    const body = JSON.stringify({ query, conversationId: 'slow' });
+    const head = `POST /chat/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann-token\r\nContent-Type: application/json`;
+    socket.write(`${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    const first = await new Promise<string>((resolve) => socket.once('data', (chunk) => resolve(String(chunk))));
     socket.pause();
-    const big = 'x'.repeat(60_000);
-    const body = JSON.stringify({ query: Array(60).fill(big).join(' '), conversationId: 'slow' });
-    socket.write(
-      `POST /chat/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann-token\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-    );
-    const done = await poll(
+    const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
+    socket.on('error', () => undefined);
+    await poll(
       () => server.call('GET', '/conversations/slow'),
-      (reply) => reply.status === 200 && reply.body.activeRun === null,
+      (reply) => reply.body.activeRun === null,
       25_000,
     );
-    expect(done.body.version).toBe(2);
-    const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
-    socket.on('error', () => undefined).resume();
+    socket.resume();
     await closed;
+    const id = /^id: (.*)$/m.exec(first)![1]!;
+    const rest = await server.stream(`/runs/${id.split(':')[0]}/events`, { headers: { 'last-event-id': id } });
+    expect(textOf(rest)).toBe(`You said: ${query}`);
   });
 });
 

@@ -57,6 +57,28 @@ describe.each(backends)('the journal on %s', (backend) => {
     return submitted.claim;
   }
 
+  it('GOV-78 a run whose own row cannot be read ends with that error, and holds up nobody', async () => {
+    const broken = await begin('broken row');
+    const queued = {
+      ...key('broken row'),
+      run: crypto.randomUUID(),
+      message: message('next'),
+      request: { agent: 'a', model: 'm' },
+    };
+    await journal.submit({ ...queued, worker: 'w' });
+    const whole = await begin('whole row');
+    await sql`update run set request = left(request, 5) where id = ${broken.run}`.execute(database.kysely);
+    await sleep(leaseMs + 100);
+    const claims = await journal.claim('w2', 100);
+    expect(claims.some(({ run }) => run === whole.run)).toBe(true);
+    expect(claims.some(({ run }) => run === queued.run)).toBe(true);
+    expect(claims.some(({ run }) => run === broken.run)).toBe(false);
+    const status = await sql<{ status: string }>`select status from run where id = ${broken.run}`.execute(
+      database.kysely,
+    );
+    expect(status.rows).toEqual([{ status: 'failed' }]);
+  });
+
   it('one bad commit in a batch fails alone', async () => {
     const claims = await Promise.all(['x1', 'x2', 'x3', 'x4'].map((name) => begin(`batch ${name}`)));
     const results = await Promise.allSettled(
@@ -164,6 +186,35 @@ describe.each(backends)('the journal on %s', (backend) => {
         expect(all.at(-1)!.bytesTo).toBeGreaterThan(10_000_000);
       },
     );
+
+    it('a commit reads as many rows after 1,500 runs of one owner as after 100', { timeout: 120_000 }, async () => {
+      const read = async () => {
+        await sleep(1200); // statistics are flushed by idle connections
+        const { rows } = await sql<{
+          n: number;
+        }>`select coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::int
+          as n from pg_stat_user_tables where relname in ('run', 'conversation', 'step', 'journal')`.execute(
+          database.kysely,
+        );
+        return rows[0]!.n;
+      };
+      const turns = async (count: number) => {
+        for (let i = 0; i < count; i++) {
+          const claim = await begin(`many ${i % 7}`);
+          await journal.commit({ ...claim, worker: 'w', status: 'done', entries: [], steps: [] });
+        }
+      };
+      await turns(100);
+      const start = await read();
+      await turns(100);
+      const early = (await read()) - start;
+      await turns(1300);
+      const middle = await read();
+      await turns(100);
+      const late = (await read()) - middle;
+      console.log(`rows read by 100 turns: ${early} early, ${late} late`);
+      expect(late).toBeLessThan(10 * early); // a plan that reads all of an owner reads 100 times as many
+    });
 
     it('several processes that migrate one fresh database at once all succeed', async () => {
       await using fresh = await createTemporaryPostgres();
