@@ -135,13 +135,12 @@ describe('two servers on one PostgreSQL', () => {
   it("GOV-77 a killed server's run is continued by the other within 8 s", { timeout: 120_000 }, async () => {
     await using database = await createTemporaryPostgres();
     await using world = await createWorld(2, database.url);
-    const [first, second] = world.servers as [ServerProcess, ServerProcess];
-    const target = { addresses: () => [second.address], token: TOKEN };
-    const started = talk(
-      { ...target, addresses: () => [first.address] },
-      { conversation: 'a', text: 'go', accepted: () => undefined },
-    );
-    await sleep(400);
+    const [first] = world.servers as [ServerProcess, ServerProcess];
+    const { promise: accepted, resolve } = Promise.withResolvers<void>();
+    const target = { addresses: () => [first.address], token: TOKEN };
+    const started = talk(target, { conversation: 'a', text: 'go', accepted: resolve });
+    await accepted;
+    while (!effectsOf(world.effects).length) await sleep(20);
     const before = effectsOf(world.effects).length;
     await first.kill();
     const killedAt = Date.now();

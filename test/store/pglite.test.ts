@@ -61,6 +61,9 @@ function contentOf(path: string): Record<string, string> {
   return Object.fromEntries(entries.map((entry) => [entry, lstatSync(entry).isFile() ? hash(entry) : 'directory']));
 }
 
+// Seconds each: `.ci/run` and HOMARD_CRASH=1 run them.
+const slow = it.skipIf(!process.env.HOMARD_CRASH);
+
 describe('the embedded database', () => {
   describe('as every back end', () => {
     let place: Place;
@@ -86,37 +89,45 @@ describe('the embedded database', () => {
       expect(await database.syncs()).toBeGreaterThan(written);
     });
 
-    it('keeps every acknowledged row when its process is killed, five times over', async () => {
-      await using folder = await temporaryDirectory();
-      const directory = join(folder.path, 'db');
-      await copyTemplate(directory);
-      {
+    slow(
+      'keeps every acknowledged row when its process is killed, five times over',
+      async () => {
+        await using folder = await temporaryDirectory();
+        const directory = join(folder.path, 'db');
+        await copyTemplate(directory);
+        {
+          await using database = await openPglite(directory);
+          await sql`create table row_of_crash (id serial primary key, body text)`.execute(database.kysely);
+        }
+        const acknowledged: number[] = [];
+        for (let round = 0; round < 5; round++) {
+          const { firstLine, lines, kill } = hold(directory, { mode: 'write' });
+          expect(await firstLine).toBe('ready');
+          await expect.poll(() => lines.length).toBeGreaterThan(10 + round * 10);
+          await kill();
+          acknowledged.push(...lines.slice(1).map(Number));
+        }
         await using database = await openPglite(directory);
-        await sql`create table row_of_crash (id serial primary key, body text)`.execute(database.kysely);
-      }
-      const acknowledged: number[] = [];
-      for (let round = 0; round < 5; round++) {
-        const { firstLine, lines, kill } = hold(directory, { mode: 'write' });
-        expect(await firstLine).toBe('ready');
-        await expect.poll(() => lines.length).toBeGreaterThan(10 + round * 10);
-        await kill();
-        acknowledged.push(...lines.slice(1).map(Number));
-      }
-      await using database = await openPglite(directory);
-      const ids = new Set((await database.exec('ids', 'select id from row_of_crash', [])).map(([id]) => Number(id)));
-      expect(acknowledged.length).toBeGreaterThan(150);
-      expect(acknowledged.filter((id) => !ids.has(id))).toEqual([]);
-    }, 90_000);
+        const ids = new Set((await database.exec('ids', 'select id from row_of_crash', [])).map(([id]) => Number(id)));
+        expect(acknowledged.length).toBeGreaterThan(150);
+        expect(acknowledged.filter((id) => !ids.has(id))).toEqual([]);
+      },
+      90_000,
+    );
 
-    it('is made in an empty directory, and again after a start that was cut short', async () => {
-      await using folder = await temporaryDirectory();
-      const directory = join(folder.path, 'deep/down/db');
-      mkdirSync(directory, { recursive: true });
-      mkdirSync(`${directory}.unfinished`);
-      writeFileSync(`${directory}.unfinished/PG_VERSION`, '18');
-      await using database = await openPglite(directory);
-      expect(await database.exec('one', 'select 1', [])).toEqual([['1']]);
-    }, 60_000);
+    slow(
+      'is made in an empty directory, and again after a start that was cut short',
+      async () => {
+        await using folder = await temporaryDirectory();
+        const directory = join(folder.path, 'deep/down/db');
+        mkdirSync(directory, { recursive: true });
+        mkdirSync(`${directory}.unfinished`);
+        writeFileSync(`${directory}.unfinished/PG_VERSION`, '18');
+        await using database = await openPglite(directory);
+        expect(await database.exec('one', 'select 1', [])).toEqual([['1']]);
+      },
+      60_000,
+    );
   });
 
   describe('is one process at a time', () => {
@@ -242,30 +253,36 @@ describe('the embedded database', () => {
       await expect(link.send(query)).rejects.toMatchObject({ code: 'store.worker_died' });
     });
 
-    it('removes dead rows and the log they left, while other work goes on', async () => {
-      await using place = await openCopy();
-      const { database } = place;
-      await sql`create table worn (id int primary key, body text)`.execute(database.kysely);
-      await sql`insert into worn select g, repeat('x', 800) from generate_series(1, 20000) g`.execute(database.kysely);
-      for (let i = 0; i < 3; i++) await sql`update worn set body = body || 'y'`.execute(database.kysely);
-      const query = async (text: string) => {
-        const { rows } = await sql<Record<string, unknown>>`${sql.raw(text)}`.execute(database.kysely);
-        return { command: '', rowCount: rows.length, rows };
-      };
-      const logBytes = 'select (pg_current_wal_insert_lsn() - redo_lsn)::int8 as bytes from pg_control_checkpoint()';
-      const seen =
-        "select n_dead_tup as dead, last_vacuum, last_analyze from pg_stat_user_tables where relname = 'worn'";
-      const [before] = (await query(seen)).rows;
-      expect(before).toMatchObject({ last_vacuum: null });
-      expect(before?.dead).toBeGreaterThan(10_000);
-      const maintenance = createMaintenance({ query, everyStatements: 1 });
-      maintenance.count();
-      await expect
-        .poll(() => query(seen).then(({ rows }) => rows[0]?.last_analyze), { timeout: 20_000 })
-        .toBeInstanceOf(Date);
-      maintenance.stop();
-      expect((await query(seen)).rows[0]?.dead).toBeLessThan(Number(before?.dead));
-      expect((await query(logBytes)).rows[0]?.bytes).toBeLessThan(40 * 1024 * 1024);
-    }, 60_000);
+    slow(
+      'removes dead rows and the log they left, while other work goes on',
+      async () => {
+        await using place = await openCopy();
+        const { database } = place;
+        await sql`create table worn (id int primary key, body text)`.execute(database.kysely);
+        await sql`insert into worn select g, repeat('x', 800) from generate_series(1, 20000) g`.execute(
+          database.kysely,
+        );
+        for (let i = 0; i < 3; i++) await sql`update worn set body = body || 'y'`.execute(database.kysely);
+        const query = async (text: string) => {
+          const { rows } = await sql<Record<string, unknown>>`${sql.raw(text)}`.execute(database.kysely);
+          return { command: '', rowCount: rows.length, rows };
+        };
+        const logBytes = 'select (pg_current_wal_insert_lsn() - redo_lsn)::int8 as bytes from pg_control_checkpoint()';
+        const seen =
+          "select n_dead_tup as dead, last_vacuum, last_analyze from pg_stat_user_tables where relname = 'worn'";
+        const [before] = (await query(seen)).rows;
+        expect(before).toMatchObject({ last_vacuum: null });
+        expect(before?.dead).toBeGreaterThan(10_000);
+        const maintenance = createMaintenance({ query, everyStatements: 1 });
+        maintenance.count();
+        await expect
+          .poll(() => query(seen).then(({ rows }) => rows[0]?.last_analyze), { timeout: 20_000 })
+          .toBeInstanceOf(Date);
+        maintenance.stop();
+        expect((await query(seen)).rows[0]?.dead).toBeLessThan(Number(before?.dead));
+        expect((await query(logBytes)).rows[0]?.bytes).toBeLessThan(40 * 1024 * 1024);
+      },
+      60_000,
+    );
   });
 });
