@@ -9,6 +9,7 @@ export default defineConfig({
     execArgv: ['--liftoff-only'],
     pool: 'forks',
     maxWorkers: 2,
+    isolate: false,
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

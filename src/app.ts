@@ -10,6 +10,7 @@ import type { ConfigInput } from './config.ts';
 import { toConfig } from './config.ts';
 import type { Log, Middleware, Model, Policy, Tool } from './kernel/index.ts';
 import { askForWrites, createRunner, messageOf } from './kernel/index.ts';
+import { createPriceTable } from './models/prices.ts';
 import { createRouter } from './models/router.ts';
 import type { ServerEnvironment } from './server/context.ts';
 import { createFeed } from './server/feed.ts';
@@ -20,6 +21,7 @@ import { migrate } from './store/migrations/index.ts';
 import type { Database } from './store/database.ts';
 import { storeError } from './store/errors.ts';
 import { openDatabase } from './store/open.ts';
+import { createUsageReport } from './store/usage.ts';
 import { currentTime } from './tools/clock.ts';
 import { rollDice } from './tools/dice.ts';
 import { version } from './version.ts';
@@ -82,6 +84,7 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   const journal = createSqlJournal(database);
   const conversations = createConversations(database);
   const feed = createFeed(conversations);
+  const priceOf = createPriceTable(config.prices);
   const router = createRouter(config.models, environment);
   const isDemo = !input.model && router.describe().default === 'demo';
   const tools = [currentTime, ...(isDemo ? [rollDice] : []), ...(input.tools ?? [])];
@@ -105,6 +108,8 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   const isLocal = input.identity === undefined;
   const app = createHttpApp({
     runner,
+    usage: createUsageReport(database),
+    priceOf,
     journal,
     conversations,
     feed,

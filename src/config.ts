@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import * as z from 'zod';
 import { defineErrors, messageOf } from './kernel/index.ts';
+import { pricesConfig } from './models/prices.ts';
 import { modelsConfig } from './models/router.ts';
 
 export const configError = defineErrors('config', {
@@ -51,6 +52,7 @@ export const configSchema = z.strictObject({
         .describe('Longer tool results are shown by head and tail. Characters.'),
     })
     .prefault({}),
+  prices: pricesConfig.default({}),
   models: modelsConfig.prefault({}),
 });
 

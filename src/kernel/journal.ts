@@ -60,11 +60,13 @@ export interface Step {
   epoch: number;
   answer?: Answer;
   usage?: Usage;
+  /** Of a model step: the model that answered. */
+  model?: string;
   startedAt: string;
   endedAt: string | null;
 }
 
-export type StepChange = Pick<Step, 'n' | 'kind' | 'call' | 'state'> & { usage?: Usage };
+export type StepChange = Pick<Step, 'n' | 'kind' | 'call' | 'state'> & Pick<Step, 'usage' | 'model'>;
 
 /** What a run was asked to be; given back at every claim. Agent and model are names as people see them. */
 export interface RunRequest {

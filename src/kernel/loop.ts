@@ -277,7 +277,8 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   async function record(parts: Parts, answer: ModelFinish, status: 'running' | 'done'): Promise<End | undefined> {
     const { voided } = live.open();
     const model = answer.model ?? assembly.model.name;
-    const steps: StepChange[] = [{ n: nextStep++, kind: 'model', call: null, state: 'done', usage: answer.usage }];
+    const { usage: used } = answer;
+    const steps: StepChange[] = [{ n: nextStep++, kind: 'model', call: null, state: 'done', usage: used, model }];
     const asks: Ask[] = [];
     const settled: EntryBody[] = [];
     for (const part of callsOf(parts)) {
@@ -292,7 +293,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       }
     }
     leaveIfLost();
-    const body = { parts, model, usage: answer.usage, ...(voided && { voided }), ...(asks.length && { asks }) };
+    const body = { parts, model, usage: used, ...(voided && { voided }), ...(asks.length && { asks }) };
     const added: EntryBody[] = [{ kind: 'assistant', body }, ...settled];
     if (status === 'running') {
       const waits = open.length > 0 && open.every((call) => call.state === 'awaiting');

@@ -1,3 +1,5 @@
+import type { PriceOf } from '../models/prices.ts';
+import type { UsageReport } from '../store/usage.ts';
 import type { Conversations } from '../store/conversations.ts';
 import type { Caller, Identity } from '../access/identity.ts';
 import type { SignIn } from '../access/sign-in.ts';
@@ -7,6 +9,8 @@ import type { Feed } from './feed.ts';
 /** What routes work with; app.ts builds it. */
 export interface ServerParts {
   runner: Runner;
+  usage: UsageReport;
+  priceOf: PriceOf;
   journal: Journal;
   conversations: Conversations;
   feed: Feed;

@@ -8,6 +8,7 @@ import { chatRoutes } from './routes/chat.ts';
 import { conversationRoutes } from './routes/conversations.ts';
 import { feedRoutes } from './routes/feed.ts';
 import { runRoutes } from './routes/runs.ts';
+import { usageRoutes } from './routes/usage.ts';
 
 export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
   const { identity, signIn, describe, isReachable, log, config } = parts;
@@ -57,6 +58,7 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
   app.route('/', conversationRoutes(parts));
   app.route('/', approvalRoutes(parts));
   app.route('/', feedRoutes(parts));
+  app.route('/', usageRoutes(parts));
   app.notFound((c) => {
     const { status, body } = toErrorBody(
       serverError('not_found', `There is no ${c.req.method} ${c.req.path}.`),

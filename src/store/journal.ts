@@ -7,6 +7,7 @@ import type {
   ConversationKey,
   Journal,
   RunRecord,
+  StepChange,
   Submission,
   Submitted,
 } from '../kernel/index.ts';
@@ -95,9 +96,7 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
           lease,
           outcome: outcome ? JSON.stringify(outcome) : null,
           j: entries.length ? entries.map(({ kind, body }) => ({ kind, body: JSON.stringify(body) })) : null,
-          s: steps.length
-            ? steps.map(({ usage, ...step }) => ({ ...step, ...(usage && { usage: JSON.stringify(usage) }) }))
-            : null,
+          s: steps.length ? steps.map(toStepRow) : null,
         })),
       ),
   });
@@ -201,6 +200,14 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
       const [row] = await database.exec('homard_answer_1', text, values);
       if (row?.[0] !== 't') throw journalError('not_awaiting', `Nothing waits for an answer at ${run}:${step}.`);
     },
+  };
+}
+
+function toStepRow({ usage, model, ...step }: StepChange): object {
+  return {
+    ...step,
+    ...(usage && { usage: JSON.stringify(usage) }),
+    ...(model !== undefined && { model: toColumn(model) }),
   };
 }
 

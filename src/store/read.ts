@@ -124,6 +124,7 @@ export async function loadRun(
       epoch: step.epoch,
       ...(step.answer !== null && { answer: parseJson<Step['answer']>(step.answer, `answer of ${run}:${step.n}`)! }),
       ...(step.usage !== null && { usage: parseJson<Step['usage']>(step.usage, `usage of ${run}:${step.n}`)! }),
+      ...(step.model !== null && { model: fromColumn(step.model) }),
       startedAt: step.started_at.toISOString(),
       endedAt: toIso(step.ended_at),
     })),

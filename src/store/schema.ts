@@ -66,6 +66,7 @@ export interface Schema {
     epoch: number;
     answer: string | null;
     usage: string | null;
+    model: string | null;
     started_at: Generated<Date>;
     ended_at: Date | null;
   };

@@ -2,18 +2,19 @@
 import { Hono } from 'hono';
 import type { Position, RunRecord, Usage } from '../../kernel/index.ts';
 import { addUsage, callsOf, journalError, noUsage, parseEventId, replay, textOf } from '../../kernel/index.ts';
+import type { PriceOf } from '../../models/prices.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { serverError } from '../errors.ts';
 import { respondWithEvents } from '../stream.ts';
 
-export function runRoutes({ runner, journal, config, log }: ServerParts): Hono<ServerEnvironment> {
+export function runRoutes({ runner, journal, priceOf, config, log }: ServerParts): Hono<ServerEnvironment> {
   const app = new Hono<ServerEnvironment>();
   const notFound = (run: string) => journalError('run_not_found', `There is no run ${run.slice(0, 200)}.`);
 
   app.get('/runs/:id', async (c) => {
     const record = await journal.load(c.get('caller'), c.req.param('id'), -1);
     if (!record) throw notFound(c.req.param('id'));
-    return c.json({ ...toRunView(record), steps: record.steps });
+    return c.json({ ...toRunView(record, priceOf), steps: record.steps });
   });
 
   app.get('/runs/:id/events', async (c) => {
@@ -62,13 +63,15 @@ export interface RunView {
   /** Open questions to a person; answer with POST /approvals/:id. */
   approvals: { id: string; call: string; why: string }[];
   usage: Usage;
+  /** In US dollars; null where the configuration has no price of a model that was used. */
+  costUsd: number | null;
   reason?: string;
   error?: { code: string; message: string; hint: string };
   createdAt: string;
   endedAt: string | null;
 }
 
-export function toRunView(record: RunRecord): RunView {
+export function toRunView(record: RunRecord, priceOf: PriceOf): RunView {
   const { conversation, run, status, request, outcome, createdAt, endedAt, entries, steps } = record;
   const answers = entries.filter((entry) => entry.kind === 'assistant');
   const results = new Map(
@@ -101,9 +104,14 @@ export function toRunView(record: RunRecord): RunView {
     toolCalls,
     approvals,
     usage: outcome?.usage ?? answers.reduce((sum, { body }) => addUsage(sum, body.usage), noUsage),
+    costUsd: answers.map(({ body }) => priceOf(body.model, body.usage)).reduce(addCost, 0),
     ...(outcome?.type === 'run_end' && { reason: outcome.reason }),
     ...(outcome?.type === 'error' && { error: { code: outcome.code, message: outcome.message, hint: outcome.hint } }),
     createdAt,
     endedAt,
   };
+}
+
+function addCost(sum: number | null, cost: number | null): number | null {
+  return sum === null || cost === null ? null : sum + cost;
 }

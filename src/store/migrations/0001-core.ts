@@ -38,7 +38,7 @@ export const tables = [
   `create index run_changed on run(changed_at)`,
   `create table step(
      run text collate "C" not null, n int not null, tenant_id text collate "C" not null, owner text collate "C" not null,
-     kind text not null, call text, state text not null, epoch int not null, answer text, usage text,
+     kind text not null, call text, state text not null, epoch int not null, answer text, usage text, model text,
      started_at timestamptz not null default now(), ended_at timestamptz,
      primary key (run, n)) with (fillfactor = 80)`,
 ];

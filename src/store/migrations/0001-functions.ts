@@ -139,10 +139,10 @@ const commit = `create function homard_commit_1(batch json) returns table(i int,
           from json_array_elements(x.j) with ordinality as t(e, o);
       end if;
       if x.s is not null then
-        insert into step as s(run, n, tenant_id, owner, kind, call, state, epoch, usage, ended_at)
-          select x.run, e.n, u.tenant_id, u.owner, e.kind, e.call, e.state, x.epoch, e.usage,
+        insert into step as s(run, n, tenant_id, owner, kind, call, state, epoch, usage, model, ended_at)
+          select x.run, e.n, u.tenant_id, u.owner, e.kind, e.call, e.state, x.epoch, e.usage, e.model,
             case when e.state = 'done' then now() end
-          from json_to_recordset(x.s) as e(n int, kind text, call text, state text, usage text)
+          from json_to_recordset(x.s) as e(n int, kind text, call text, state text, usage text, model text)
           on conflict (run, n) do update set state = excluded.state, epoch = excluded.epoch,
             usage = coalesce(excluded.usage, s.usage), ended_at = excluded.ended_at;
       end if;
