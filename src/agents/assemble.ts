@@ -1,6 +1,8 @@
 // Definition x request -> what a run needs. A pure value: it holds no connection and no state.
 import type { Assembly, Claim, Limits, Middleware, Model, Policy, Tool, Window } from '../kernel/index.ts';
 import { agentsError } from './errors.ts';
+import type { JsonSchema } from './output.ts';
+import { createOutput } from './output.ts';
 
 export interface AgentDefinition {
   name: string;
@@ -14,7 +16,7 @@ export interface AgentDefinition {
 
 export interface Assembler {
   /** The names that a request will be recorded with. Throws `agents.unknown` or what the model router throws. */
-  resolve(wanted: { agent?: string; modelName?: string }): { agent: string; model: string };
+  resolve(wanted: { agent?: string; modelName?: string; output?: JsonSchema }): { agent: string; model: string };
   assemble(claim: Claim): Assembly;
 }
 
@@ -39,11 +41,17 @@ export function createAssembler(
   }
 
   return {
-    resolve: ({ agent, modelName }) => ({ agent: agentOf(agent).name, model: resolveModel(modelName).name }),
+    resolve({ agent, modelName, output }) {
+      if (output) createOutput(output);
+      return { agent: agentOf(agent).name, model: resolveModel(modelName).name };
+    },
     assemble({ request }) {
       const { name, ...definition } = agentOf(request.agent);
       const wanted = typeof request.modelName === 'string' ? request.modelName : undefined;
-      return { ...definition, agent: name, model: resolveModel(wanted) };
+      const assembly = { ...definition, agent: name, model: resolveModel(wanted) };
+      if (typeof request.output !== 'object' || request.output === null) return assembly;
+      const output = createOutput(request.output as JsonSchema);
+      return { ...assembly, output, tools: new Map([...definition.tools, [output.tool.name, output.tool]]) };
     },
   };
 }

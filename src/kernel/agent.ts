@@ -2,8 +2,8 @@
 import { messageOf } from './errors.ts';
 import type { AgentEvent } from './events.ts';
 import type { ConversationKey, Journal } from './journal.ts';
-import type { Limits } from './loop.ts';
-import { defaultLimits } from './loop.ts';
+import type { Limits } from './assembly.ts';
+import { defaultLimits } from './assembly.ts';
 import { createMemoryJournal } from './memory-journal.ts';
 import type { UserBody } from './messages.ts';
 import type { Middleware } from './middleware.ts';

@@ -13,7 +13,7 @@ export type AgentEvent =
   | { type: 'step_restart' }
   | { type: 'warning'; code: string; message: string }
   | { type: 'usage'; usage: Usage; model: string }
-  | { type: 'run_end'; reason: EndReason; usage: Usage; ms: number }
+  | { type: 'run_end'; reason: EndReason; usage: Usage; ms: number; final?: Json }
   | { type: 'error'; code: string; message: string; hint: string };
 
 export interface ToolResult {
@@ -31,7 +31,7 @@ export type EndReason = 'done' | 'length' | 'content_filter' | 'max_steps' | 'ca
 
 /** How a run ended; kept with the run, so that its last event can be told again. */
 export type Outcome =
-  | { type: 'run_end'; reason: EndReason; usage: Usage; ms: number }
+  | { type: 'run_end'; reason: EndReason; usage: Usage; ms: number; final?: Json }
   | { type: 'error'; code: string; message: string; hint: string; usage: Usage; ms: number };
 
 /**

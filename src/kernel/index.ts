@@ -21,8 +21,8 @@ export type {
   Submission,
   Submitted,
 } from './journal.ts';
-export { defaultLimits } from './loop.ts';
-export type { Assembly, Limits } from './loop.ts';
+export { defaultLimits } from './assembly.ts';
+export type { Assembly, Limits } from './assembly.ts';
 export { cancelledOutcome, createMemoryJournal } from './memory-journal.ts';
 export { addUsage, callsOf, noUsage, textOf } from './messages.ts';
 export type {

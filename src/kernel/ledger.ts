@@ -2,7 +2,7 @@
 // before it, so a run's commits come one after another, and nothing is shown before its commit is acknowledged.
 import type { Outcome } from './events.ts';
 import type { Claim, Commit, Entry, EntryBody, RunRecord, StepChange } from './journal.ts';
-import type { RunEnvironment } from './loop.ts';
+import type { RunEnvironment } from './assembly.ts';
 import type { UserBody } from './messages.ts';
 import type { Window } from './project.ts';
 import { windowStart } from './project.ts';

@@ -1,56 +1,24 @@
 // One run, from its claim to its end: model, tool calls, results, until done, stopped, waiting or limited. Each thing is
 // committed before it is shown, and a call is committed as started before it begins; so whoever claims the run after a
 // crash goes on from the same rows.
-import type { CallTools, Checked } from './calls.ts';
+import type { Assembly, RunEnvironment } from './assembly.ts';
+import type { Checked } from './calls.ts';
 import { check, execute, failed, outcomeUnknown, recover, toCallParts, untilAborted } from './calls.ts';
+import { emptyAnswer, gaveUp, MOST_ATTEMPTS, noFinal, timedOut, toReason } from './endings.ts';
 import { AgentError, messageOf } from './errors.ts';
 import type { EndReason, Outcome } from './events.ts';
-import type { HistoryCache } from './history-cache.ts';
-import type { Claim, EntryBody, Journal, Step, StepChange } from './journal.ts';
+import type { Claim, EntryBody, Step, StepChange } from './journal.ts';
 import type { End } from './ledger.ts';
 import { createLedger, LostRun } from './ledger.ts';
 import type { Live } from './live.ts';
 import type { Ask, ToolCallPart, ToolResultBody, Usage } from './messages.ts';
 import { addUsage, callsOf, noUsage, textOf } from './messages.ts';
 import type { RunContext } from './middleware.ts';
-import type { FinishReason, Model, ModelFinish, ModelRequest, ToolSpec } from './model.ts';
+import type { ModelFinish, ModelRequest, ToolSpec } from './model.ts';
 import type { Answer } from './policy.ts';
-import type { Window } from './project.ts';
 import { project } from './project.ts';
 import { runStart } from './replay.ts';
-
-export interface Limits {
-  /** Model calls a run. */
-  steps: number;
-  /** Milliseconds from the run's first claim to its end, waiting for people not counted. */
-  runMs: number;
-  /** Milliseconds a tool call, where the tool itself does not say. */
-  toolMs: number;
-}
-
-export const defaultLimits: Limits = { steps: 50, runMs: 30 * 60_000, toolMs: 120_000 };
-
-/** All that a run needs beside its journal: a value, made anew for each run. */
-export interface Assembly extends CallTools {
-  agent: string;
-  model: Model;
-  system: string;
-  limits: Limits;
-  window: Window;
-}
-
-/** Why a run is stopped from outside. `lost` and `shutdown` leave it to whoever claims it next. */
-export type Stop = 'cancelled' | 'timeout' | 'lost' | 'shutdown';
-
-export interface RunEnvironment {
-  journal: Journal;
-  cache: HistoryCache;
-  worker: string;
-  live: Live;
-  signal: AbortSignal;
-  /** Undefined while the signal has not aborted. */
-  stopped: () => Stop | undefined;
-}
+import type { Tool } from './tool.ts';
 
 /** Advances a claimed run as far as it goes. Resolves to the conversation's next run, claimed with this one's end. */
 export async function advance(claim: Claim, assembly: Assembly, environment: RunEnvironment): Promise<Claim | null> {
@@ -92,6 +60,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   let nextStep = 0;
   let modelSteps = 0;
   let isNudged = false;
+  let hasRepaired = false;
   let usage: Usage = noUsage;
 
   /** Reads what the run needs of the record: the window, and after a take-over what its steps were doing. */
@@ -241,21 +210,63 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     const isCut = toReason(answer.reason) !== 'done';
     const parts = [...live.open().parts, ...toCallParts(raw, { taken, tools, firstStep: nextStep + 1, isCut })];
     const calls = callsOf(parts);
-    if (!calls.length && !textOf(parts) && answer.reason === 'stop') {
+    const { output } = assembly;
+    if (output && calls.some(({ name }) => name === output.tool.name))
+      return await takeFinal(output, { parts, answer });
+    const isMissing = output !== undefined || !textOf(parts);
+    if (!calls.length && isMissing && answer.reason === 'stop') {
       if (!isNudged) {
         isNudged = true;
         return await record(parts, answer, 'running');
       }
-      if (!parts.length) return await fail(emptyAnswer(answer.model ?? assembly.model.name));
+      const model = answer.model ?? assembly.model.name;
+      if (output) return await fail(noFinal(model, output.tool.name));
+      if (!parts.length) return await fail(emptyAnswer(model));
     }
-    if (calls.length) return await record(parts, answer, 'running');
-    return await record(parts, answer, 'done');
+    return await record(parts, answer, calls.length ? 'running' : 'done');
+  }
+
+  /** The run ends with a final answer that is valid; one that is not may be repaired once. */
+  async function takeFinal(
+    { tool, take }: NonNullable<Assembly['output']>,
+    { parts, answer }: Answered,
+  ): Promise<End | undefined> {
+    const calls = callsOf(parts);
+    for (const call of calls) {
+      if (call.name !== tool.name || call.raw !== undefined) continue;
+      const valid = await untilAborted(tool.validate(call.args), signal);
+      if ('problem' in valid) continue;
+      const told = (other: ToolCallPart): ToolResultBody =>
+        other === call
+          ? { call: call.id, name: call.name, result: 'Taken as the final answer.', ms: 0 }
+          : failed(other, 'Not executed: the final answer was given.');
+      const entries = calls.map((other): EntryBody => ({ kind: 'tool_result', body: told(other) }));
+      const steps = [modelStep(answer), ...calls.map((other) => doneStep(nextStep++, other))];
+      const outcome: Outcome = { ...ended('done'), final: take(call.args) };
+      return await commit('done', { entries: [answerEntry({ parts, answer }, []), ...entries], steps, outcome });
+    }
+    if (hasRepaired) return await fail(noFinal(answer.model ?? assembly.model.name, tool.name));
+    hasRepaired = true;
+    return await record(parts, answer, 'running');
+  }
+
+  function modelStep({ usage: used, model = assembly.model.name }: ModelFinish): StepChange {
+    return { n: nextStep++, kind: 'model', call: null, state: 'done', usage: used, model };
+  }
+
+  function answerEntry({ parts, answer }: Answered, asks: Ask[]): EntryBody {
+    const { voided } = live.open();
+    const { model = assembly.model.name, usage: used } = answer;
+    const body = { parts, model, usage: used, ...(voided && { voided }), ...(asks.length && { asks }) };
+    return { kind: 'assistant', body };
   }
 
   async function callModel(raw: { id: string; name: string; args: string }[]): Promise<ModelFinish> {
     const messages = project(ledger.entries, assembly.window);
     const last = ledger.entries.at(-1);
-    if (isNudged && last?.kind === 'assistant') messages.push({ role: 'user', parts: [{ type: 'text', text: NUDGE }] });
+    if (isNudged && last?.kind === 'assistant') {
+      messages.push({ role: 'user', parts: [{ type: 'text', text: nudgeFor(assembly.output?.tool) }] });
+    }
     let request: ModelRequest = { system: assembly.system, messages, tools: specs };
     for (const layer of middleware)
       if (layer.model) request = await untilAborted(layer.model(request, context), signal);
@@ -275,10 +286,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
 
   /** Commits an answer; its calls are checked first, and those allowed are `started` by the same commit. */
   async function record(parts: Parts, answer: ModelFinish, status: 'running' | 'done'): Promise<End | undefined> {
-    const { voided } = live.open();
-    const model = answer.model ?? assembly.model.name;
-    const { usage: used } = answer;
-    const steps: StepChange[] = [{ n: nextStep++, kind: 'model', call: null, state: 'done', usage: used, model }];
+    const steps: StepChange[] = [modelStep(answer)];
     const asks: Ask[] = [];
     const settled: EntryBody[] = [];
     for (const part of callsOf(parts)) {
@@ -293,8 +301,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       }
     }
     leaveIfLost();
-    const body = { parts, model, usage: used, ...(voided && { voided }), ...(asks.length && { asks }) };
-    const added: EntryBody[] = [{ kind: 'assistant', body }, ...settled];
+    const added = [answerEntry({ parts, answer }, asks), ...settled];
     if (status === 'running') {
       const waits = open.length > 0 && open.every((call) => call.state === 'awaiting');
       const committed = await commit(waits ? 'waiting' : 'running', { entries: added, steps });
@@ -304,7 +311,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   }
 
   const elapsed = () => Math.round(performance.now() - begun);
-  const ended = (reason: EndReason): Outcome => ({ type: 'run_end', reason, usage, ms: elapsed() });
+  const ended = (reason: EndReason): RunEnd => ({ type: 'run_end', reason, usage, ms: elapsed() });
 
   async function end(reason: EndReason, message: string): Promise<End> {
     const notice: EntryBody = { kind: 'notice', body: { code: `run.${reason}`, message } };
@@ -362,32 +369,15 @@ function withEdit({ answer }: OpenCall, body: ToolResultBody): ToolResultBody {
   return answer?.args === undefined ? body : { ...body, args: answer.args };
 }
 
-/** Asked once when a model only thought, or said nothing. */
-const NUDGE = 'Please give your answer now, as text.';
+/** Asked once when a model only thought, or said nothing; or did not give the final answer in its form. */
+const nudgeFor = (output: Tool | undefined) =>
+  output ? `Please give your final answer now, by calling ${output.name}.` : 'Please give your answer now, as text.';
+
+type RunEnd = Extract<Outcome, { type: 'run_end' }>;
+
+interface Answered {
+  parts: Parts;
+  answer: ModelFinish;
+}
 
 type Parts = ReturnType<Live['open']>['parts'][number] extends infer P ? (P | ToolCallPart)[] : never;
-
-function toReason(reason: FinishReason): EndReason {
-  return reason === 'length' || reason === 'content_filter' ? reason : 'done';
-}
-
-/** A run that brings its worker down each time must not bring down all of them for ever. */
-const MOST_ATTEMPTS = 10;
-
-function timedOut(runMs: number): AgentError {
-  const kind = { status: 504, hint: 'Ask for less at once, or raise limits.runMs in the configuration.' };
-  return new AgentError('run.timeout', kind, `The run took longer than its limit of ${runMs / 1000} s.`);
-}
-
-function gaveUp(attempts: number): AgentError {
-  const kind = {
-    status: 500,
-    hint: 'Look at the server log: a tool may end the process. Then send the message again.',
-  };
-  return new AgentError('run.gave_up', kind, `The server stopped ${attempts} times in a row while it worked on this.`);
-}
-
-function emptyAnswer(model: string): AgentError {
-  const kind = { status: 502, hint: 'Send the message again, or choose another model.' };
-  return new AgentError('models.empty_answer', kind, `${model} answered with nothing, twice.`);
-}

@@ -32,8 +32,7 @@ export function eventsOf(entries: readonly EntryBody[], run: string, outcome?: O
     }
   }
   if (outcome?.type === 'run_end') {
-    const { reason, usage, ms } = outcome;
-    events.push({ type: 'run_end', reason, usage, ms });
+    events.push(outcome);
   } else if (outcome?.type === 'error') {
     const { code, message, hint } = outcome;
     events.push({ type: 'error', code, message, hint });

@@ -9,7 +9,7 @@ import type { Claim, Journal, RunStatus, Submission, Submitted } from './journal
 import { journalError } from './journal.ts';
 import type { Live } from './live.ts';
 import { createLive } from './live.ts';
-import type { Assembly, Stop } from './loop.ts';
+import type { Assembly, Stop } from './assembly.ts';
 import { advance } from './loop.ts';
 import type { Middleware } from './middleware.ts';
 import type { Answer } from './policy.ts';

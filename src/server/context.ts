@@ -1,3 +1,4 @@
+import type { JsonSchema } from '../agents/output.ts';
 import type { PriceOf } from '../models/prices.ts';
 import type { UsageReport } from '../store/usage.ts';
 import type { Conversations } from '../store/conversations.ts';
@@ -18,7 +19,7 @@ export interface ServerParts {
   /** Absent where a host has its own sign-in. */
   signIn?: SignIn;
   /** The agent's and the model's names for a request, or an error that says what is missing. */
-  resolve: (wanted: { agent?: string; modelName?: string }) => { agent: string; model: string };
+  resolve: (wanted: { agent?: string; modelName?: string; output?: JsonSchema }) => { agent: string; model: string };
   /** The store answers, within two seconds. */
   isReachable: () => Promise<boolean>;
   /** What a caller may know of the server's state. */

@@ -21,6 +21,7 @@ export const chatRequest = z.strictObject({
     .optional(),
   modelName: z.string().min(1).max(200).optional(),
   agent: z.string().min(1).max(200).optional(),
+  output: z.record(z.string(), z.json()).optional(),
   expectedVersion: z.int().min(0).optional(),
   detach: z.boolean().default(true),
   userId: z.string().max(200).optional(),
@@ -41,7 +42,7 @@ export async function toSubmission(
   { resolve, conversations }: Pick<ServerParts, 'resolve' | 'conversations'>,
   { caller, request, key }: Sent,
 ): Promise<Omit<Submission, 'worker'>> {
-  const { agent, modelName, expectedVersion } = request;
+  const { agent, modelName, output, expectedVersion } = request;
   if (key !== undefined && !/^[\x21-\x7e]{1,200}$/.test(key)) {
     throw serverError('invalid_request', 'Idempotency-Key: must be 1 to 200 visible ASCII characters');
   }
@@ -51,9 +52,9 @@ export async function toSubmission(
     const isRepeated = key !== undefined && (await conversations.runOf(home, key)) !== undefined;
     return isRepeated ? null : await conversations.entries(home, { after: 0, limit: 100_000 });
   });
-  const chosen = resolve({ ...(agent !== undefined && { agent }), ...(modelName !== undefined && { modelName }) });
-  const options: Record<string, Json> = modelName === undefined ? {} : { modelName };
-  const digest = digestOf([message.parts, modelName ?? null, agent ?? null]);
+  const options = { ...(modelName !== undefined && { modelName }), ...(output && { output }) };
+  const chosen = resolve({ ...(agent !== undefined && { agent }), ...options });
+  const digest = digestOf([message.parts, modelName ?? null, agent ?? null, output ?? null]);
   return {
     ...home,
     run: crypto.randomUUID(),

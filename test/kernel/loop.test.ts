@@ -73,7 +73,7 @@ describe('a run', () => {
       { middleware: [{ name: 'x', model: () => Promise.reject(failure('x.y')) }] },
       'x.y',
     ],
-    ['nothing said, twice', [[]], {}, 'models.empty_answer'],
+    ['nothing said, twice', [[]], {}, 'run.empty_answer'],
   ];
   it.each(ends)('ends with exactly one terminal event: %s (OBS-05)', async (_, turns, more, reason) => {
     await using it = setUp(turns, more);

@@ -66,6 +66,8 @@ export interface RunView {
   /** In US dollars; null where the configuration has no price of a model that was used. */
   costUsd: number | null;
   reason?: string;
+  /** The answer in the form of the request's `output`. */
+  final?: unknown;
   error?: { code: string; message: string; hint: string };
   createdAt: string;
   endedAt: string | null;
@@ -106,6 +108,7 @@ export function toRunView(record: RunRecord, priceOf: PriceOf): RunView {
     usage: outcome?.usage ?? answers.reduce((sum, { body }) => addUsage(sum, body.usage), noUsage),
     costUsd: answers.map(({ body }) => priceOf(body.model, body.usage)).reduce(addCost, 0),
     ...(outcome?.type === 'run_end' && { reason: outcome.reason }),
+    ...(outcome?.type === 'run_end' && outcome.final !== undefined && { final: outcome.final }),
     ...(outcome?.type === 'error' && { error: { code: outcome.code, message: outcome.message, hint: outcome.hint } }),
     createdAt,
     endedAt,

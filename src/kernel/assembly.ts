@@ -1,0 +1,43 @@
+// All that a run needs beside its rows: a value, made anew for each run.
+import type { CallTools } from './calls.ts';
+import type { HistoryCache } from './history-cache.ts';
+import type { Journal } from './journal.ts';
+import type { Live } from './live.ts';
+import type { Json } from './messages.ts';
+import type { Model } from './model.ts';
+import type { Window } from './project.ts';
+import type { Tool } from './tool.ts';
+
+export interface Limits {
+  /** Model calls a run. */
+  steps: number;
+  /** Milliseconds from the run's first claim to its end, waiting for people not counted. */
+  runMs: number;
+  /** Milliseconds a tool call, where the tool itself does not say. */
+  toolMs: number;
+}
+
+export const defaultLimits: Limits = { steps: 50, runMs: 30 * 60_000, toolMs: 120_000 };
+
+export interface Assembly extends CallTools {
+  agent: string;
+  model: Model;
+  system: string;
+  limits: Limits;
+  window: Window;
+  /** One of `tools`: a valid call of it ends the run; `take` makes the run's `final` of its arguments. */
+  output?: { tool: Tool; take: (args: Json) => Json };
+}
+
+/** Why a run is stopped from outside. `lost` and `shutdown` leave it to whoever claims it next. */
+export type Stop = 'cancelled' | 'timeout' | 'lost' | 'shutdown';
+
+export interface RunEnvironment {
+  journal: Journal;
+  cache: HistoryCache;
+  worker: string;
+  live: Live;
+  signal: AbortSignal;
+  /** Undefined while the signal has not aborted. */
+  stopped: () => Stop | undefined;
+}
