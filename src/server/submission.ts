@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import type { Caller } from '../access/identity.ts';
-import type { Json, Submission, UserBody } from '../kernel/index.ts';
+import type { Submission, UserBody } from '../kernel/index.ts';
 import type { ServerParts } from './context.ts';
 import { serverError } from './errors.ts';
 import { newMessages } from './messages.ts';

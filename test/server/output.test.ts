@@ -38,7 +38,7 @@ describe.each(backends)('a structured final answer on %s', (backend) => {
     expect(JSON.stringify(repaired.model.requests[1]!.messages)).toContain('Invalid arguments: city');
     const failed = await ask([give({ city: 7 }), give({})]);
     expect(failed.reply).toMatchObject({
-      status: 500,
+      status: 502,
       body: { status: 'failed', error: { code: 'run.output_invalid' } },
     });
   });
