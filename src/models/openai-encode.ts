@@ -5,20 +5,24 @@ import { callsOf, textOf } from '../kernel/messages.ts';
 import type { ModelRequest, ToolSpec } from '../kernel/model.ts';
 
 const messageTexts = new WeakMap<Message, string>();
+const thoughtTexts = new WeakMap<Message, string>();
 const toolTexts = new WeakMap<readonly ToolSpec[], string>();
 
 export interface EncodeConfig {
   model: string;
   /** Asks for a last chunk with the usage; some hosts refuse the option. */
   hasUsage: boolean;
+  /** Sends the reasoning of this turn's steps back, as some thinking models demand and others forbid. */
+  hasReasoning: boolean;
 }
 
-/** The request's body. Reasoning of past answers is left out; an assistant message that held nothing else, too. */
-export function encodeRequest(request: ModelRequest, { model, hasUsage }: EncodeConfig): string {
+/** The request's body. Reasoning of past turns is left out; an assistant message that held nothing else, too. */
+export function encodeRequest(request: ModelRequest, { model, hasUsage, hasReasoning }: EncodeConfig): string {
   const messages: string[] = [];
   if (request.system) messages.push(JSON.stringify({ role: 'system', content: request.system.toWellFormed() }));
-  for (const message of request.messages) {
-    const text = messageText(message);
+  const turn = hasReasoning ? request.messages.findLastIndex(({ role }) => role === 'user') : request.messages.length;
+  for (const [i, message] of request.messages.entries()) {
+    const text = i > turn ? textWithThoughts(message) : messageText(message);
     if (text) messages.push(text);
   }
   const options = hasUsage ? ',"stream_options":{"include_usage":true}' : '';
@@ -36,6 +40,25 @@ function messageText(message: Message): string {
   return text;
 }
 
+function textWithThoughts(message: Message): string {
+  const thoughts = message.role === 'assistant' ? thoughtsOf(message.parts) : '';
+  if (!thoughts) return messageText(message);
+  let text = thoughtTexts.get(message);
+  if (text === undefined) {
+    const wire = toWire(message);
+    text = wire ? JSON.stringify({ ...wire, reasoning_content: thoughts }) : '';
+    thoughtTexts.set(message, text);
+  }
+  return text;
+}
+
+function thoughtsOf(parts: Extract<Message, { role: 'assistant' }>['parts']): string {
+  return parts
+    .map((part) => (part.type === 'reasoning' ? part.text : ''))
+    .join('')
+    .toWellFormed();
+}
+
 function toolsText(tools: readonly ToolSpec[]): string {
   let text = toolTexts.get(tools);
   if (text === undefined) {
@@ -50,7 +73,7 @@ function toWireTool({ name, description, schema }: ToolSpec): Json {
   return { type: 'function', function: { name, description, parameters } };
 }
 
-function toWire(message: Message): Json | undefined {
+function toWire(message: Message): { [key: string]: Json } | undefined {
   if (message.role === 'user') {
     return { role: 'user', content: message.parts.map(userText).join('\n').toWellFormed() };
   }

@@ -40,27 +40,32 @@ export interface OpenAIWireConfig {
 export function createOpenAIWireModel(config: OpenAIWireConfig): Model {
   const target = toTarget(config);
   let hasUsage = true;
+  let hasReasoning = config.provider === 'deepseek';
   return {
     name: config.name,
     async call(request, signal, on) {
+      let isCorrected = false;
       for (let isFresh = false; ;) {
-        const hadUsage = hasUsage;
-        const body = encodeRequest(request, { model: config.model, hasUsage });
+        const [hadUsage, hadReasoning] = [hasUsage, hasReasoning];
+        const body = encodeRequest(request, { model: config.model, hasUsage, hasReasoning });
         try {
           return await exchange({ ...target, isFresh }, body, { signal, on });
         } catch (error) {
           if (error instanceof StaleSocket) isFresh = true;
-          else if (hadUsage && isAboutUsage(error)) hasUsage = false;
-          else throw error;
+          else if (hadUsage && isAbout('stream_options', error)) hasUsage = false;
+          else if (!isCorrected && isAbout('reasoning_content', error)) {
+            hasReasoning = !hadReasoning;
+            isCorrected = true;
+          } else throw error;
         }
       }
     },
   };
 }
 
-/** Old hosts refuse the option that asks for usage. */
-const isAboutUsage = (error: unknown): boolean =>
-  error instanceof AgentError && error.code === 'models.bad_request' && error.message.includes('stream_options');
+/** Hosts differ in what they demand or refuse, and change; they name it in their refusal. */
+const isAbout = (field: string, error: unknown): boolean =>
+  error instanceof AgentError && error.code === 'models.bad_request' && error.message.includes(field);
 
 /** The host closed a kept-alive connection while the request was on its way: it was never read. */
 class StaleSocket extends Error {}

@@ -4,7 +4,7 @@ import type { ToolSpec } from '../../src/kernel/model.ts';
 import { encodeRequest } from '../../src/models/openai-encode.ts';
 
 const encode = (messages: Message[], tools: ToolSpec[] = [], system = ''): Record<string, unknown> =>
-  JSON.parse(encodeRequest({ system, messages, tools }, { model: 'm"x', hasUsage: true }));
+  JSON.parse(encodeRequest({ system, messages, tools }, { model: 'm"x', hasUsage: true, hasReasoning: false }));
 
 const user = (text: string): Message => ({ role: 'user', parts: [{ type: 'text', text }] });
 
@@ -20,7 +20,9 @@ describe('a request to a chat-completions host', () => {
       ],
     });
     const request = { system: '', messages: [user('a')], tools: [] };
-    expect(encodeRequest(request, { model: 'm', hasUsage: false })).not.toContain('stream_options');
+    expect(encodeRequest(request, { model: 'm', hasUsage: false, hasReasoning: false })).not.toContain(
+      'stream_options',
+    );
   });
 
   it('shows a file by its name, kind and size', () => {
@@ -86,7 +88,7 @@ describe('a request to a chat-completions host', () => {
   it('never sends half a character', () => {
     const text = encodeRequest(
       { system: 'a\ud83e', messages: [user('b\ud83e')], tools: [] },
-      { model: 'm', hasUsage: true },
+      { model: 'm', hasUsage: true, hasReasoning: false },
     );
     expect(text).not.toContain('ud83e');
   });
