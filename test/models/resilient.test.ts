@@ -1,11 +1,19 @@
 import { describe, expect, it } from 'vitest';
+import type { Agent } from '../../src/kernel/agent.ts';
+import { createAgent } from '../../src/kernel/agent.ts';
+import { AgentError } from '../../src/kernel/errors.ts';
+import type { AgentEvent } from '../../src/kernel/events.ts';
+import { isTerminal } from '../../src/kernel/events.ts';
 import type { Model, ModelPart, ModelRequest } from '../../src/kernel/model.ts';
+import type { Rule } from '../../src/models/actions.ts';
+import { actionOf, errorRules } from '../../src/models/actions.ts';
 import { modelsError } from '../../src/models/errors.ts';
 import { createOpenAIWireModel } from '../../src/models/openai-wire.ts';
 import type { ResilientConfig } from '../../src/models/resilient.ts';
 import { createResilientModel } from '../../src/models/resilient.ts';
 import type { Script } from '../../src/models/scripted.ts';
 import { createScriptedModel } from '../../src/models/scripted.ts';
+import type { ModelServerReply } from '../../src/testing/model-server.ts';
 import { createModelServer } from '../../src/testing/model-server.ts';
 
 const request: ModelRequest = {
@@ -30,6 +38,42 @@ async function ask(model: Model, signal = never): Promise<{ parts: ModelPart[]; 
     return { parts, error };
   }
 }
+
+/** One turn of the conversation, to its end. */
+async function turn(agent: Agent, text: string): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of agent.run({ text, conversation: 'c' })) events.push(event);
+  return events;
+}
+
+/** What a client shows at the end: everything after the last restart. */
+function shownText(events: AgentEvent[]): string {
+  const last = events.findLastIndex(({ type }) => type === 'step_restart');
+  return events
+    .slice(last + 1)
+    .map((event) => (event.type === 'token' ? event.text : ''))
+    .join('');
+}
+
+const ruleTable: [keyof typeof errorRules, Rule['class'], Rule['before'], Rule['after'], boolean][] = [
+  ['bad_request', 'request', 'end', 'end', false],
+  ['context_length', 'request', 'end', 'end', false],
+  ['not_found', 'request', 'next', 'next', false],
+  ['not_configured', 'auth', 'next', 'next', false],
+  ['auth', 'auth', 'next', 'next', false],
+  ['quota', 'quota', 'next', 'next', false],
+  ['rate_limited', 'overload', 'retry', 'restart', false],
+  ['overloaded', 'overload', 'retry', 'restart', true],
+  ['unavailable', 'overload', 'retry', 'restart', true],
+  ['network', 'network', 'retry', 'restart', true],
+  ['timeout_first', 'network', 'retry', 'restart', true],
+  ['timeout_idle', 'network', 'retry', 'restart', true],
+  ['stream_cut', 'network', 'retry', 'restart', false],
+  ['stream_invalid', 'output', 'retry', 'restart', false],
+  ['host_down', 'network', 'next', 'next', false],
+  ['timeout_total', 'limits', 'end', 'end', false],
+  ['error', 'output', 'next', 'next', false],
+];
 
 describe('a model around a model', () => {
   it('MODEL-06: asks again before the first part, and tells each retry', async () => {
@@ -59,12 +103,63 @@ describe('a model around a model', () => {
     }
   });
 
-  it('passes an error after the first part, of text or of reasoning', async () => {
+  it('MODEL-06: after the first part, of text or of reasoning, the answer begins anew, once', async () => {
     for (const begun of [{ text: 'a' }, { reasoning: 'a' }]) {
       const { model, inner } = resilient(() => ({ ...begun, ...busy() }));
-      expect((await ask(model)).error).toMatchObject({ code: 'models.overloaded' });
-      expect(inner.requests).toHaveLength(1);
+      const { parts, error } = await ask(model);
+      expect(parts.map((part) => ('code' in part ? part.code : part.type))).toEqual([
+        Object.keys(begun)[0],
+        'models.restarted',
+        'restart',
+        Object.keys(begun)[0],
+      ]);
+      expect(error).toMatchObject({ code: 'models.overloaded' });
+      expect(inner.requests).toHaveLength(2);
     }
+    const off = resilient(() => ({ text: 'a', ...busy() }), { restarts: 0 });
+    expect((await ask(off.model)).parts).toEqual([{ type: 'text', text: 'a' }]);
+  });
+
+  it('B18: what was shown stays when the new attempt shows nothing', async () => {
+    const { model, inner } = resilient([{ text: 'half', ...busy() }, busy(), busy(), busy()]);
+    const { parts, error } = await ask(model);
+    expect(parts.map(({ type }) => type)).toEqual(['text', 'warning', 'warning', 'warning']);
+    expect(error).toMatchObject({ code: 'models.overloaded' });
+    expect(inner.requests).toHaveLength(4);
+  });
+
+  it('an empty second answer voids the first half, too', async () => {
+    const { model } = resilient([{ text: 'half', ...busy() }, '']);
+    expect((await ask(model)).parts.map(({ type }) => type)).toEqual(['text', 'warning', 'restart']);
+  });
+
+  it('does not begin anew after what would come again', async () => {
+    const { model, inner } = resilient(() => ({ text: 'a', error: modelsError('timeout_total', 'too long') }));
+    expect((await ask(model)).error).toMatchObject({ code: 'models.timeout_total' });
+    expect(inner.requests).toHaveLength(1);
+  });
+
+  it('G9: a failed attempt that speaks later is not heard, and a restart from below passes once', async () => {
+    let late: ((part: ModelPart) => void) | undefined;
+    const usage = { inputTokens: 0, outputTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
+    const odd: Model = {
+      name: 'odd',
+      call(_request, _signal, on) {
+        if (!late) {
+          late = on;
+          // Not even a promise.
+          throw busy().error;
+        }
+        late({ type: 'text', text: 'late' });
+        on({ type: 'restart' });
+        on({ type: 'text', text: 'a' });
+        on({ type: 'restart' });
+        on({ type: 'text', text: 'b' });
+        return Promise.resolve({ reason: 'stop', usage });
+      },
+    };
+    const { parts } = await ask(createResilientModel(odd, { baseMs: 1 }));
+    expect(parts.slice(1)).toEqual([{ type: 'text', text: 'a' }, { type: 'restart' }, { type: 'text', text: 'b' }]);
   });
 
   it('waits as long as the provider asks, up to a limit', async () => {
@@ -104,12 +199,114 @@ describe('a model around a model', () => {
     expect(parts.map(({ type }) => type)).toEqual(['warning', 'warning', 'text']);
   });
 
-  it('over real sockets: no second request once text was shown', async () => {
-    await using server = await createModelServer([[{ text: 'half' }, { cut: true }]]);
+  it('over real sockets: a cut after text gives the whole text once', async () => {
+    await using server = await createModelServer([
+      [{ text: 'one two' }, { cut: true }],
+      { status: 503, json: { error: 'busy' } },
+      [{ text: 'one two three' }],
+    ]);
     const wire = createOpenAIWireModel({ name: 'm', model: 'm', provider: 'host', baseUrl: server.url });
-    const { parts, error } = await ask(createResilientModel(wire, { baseMs: 5 }));
-    expect(parts).toEqual([{ type: 'text', text: 'half' }]);
-    expect(error).toMatchObject({ code: 'models.stream_cut' });
-    expect(server.requests).toHaveLength(1);
+    await using agent = createAgent({ model: createResilientModel(wire, { baseMs: 5 }) });
+    const events = await turn(agent, 'hi');
+    expect(events.filter((event) => event.type === 'step_restart')).toHaveLength(1);
+    expect(shownText(events)).toBe('one two three');
+    expect(events.at(-1)).toMatchObject({ type: 'run_end', reason: 'done' });
+    await turn(agent, 'again');
+    expect(server.requests.at(-1)?.body.messages.map(({ role, content }) => `${role}: ${content}`)).toEqual([
+      'user: hi',
+      'assistant: one two three',
+      'user: again',
+    ]);
+  });
+
+  it('B12 over real sockets: two 429 and then an answer are one user turn', async () => {
+    const refused = { status: 429, json: { error: { message: 'slow down' } } };
+    await using server = await createModelServer([refused, refused, [{ text: 'fine' }]]);
+    const wire = createOpenAIWireModel({ name: 'm', model: 'm', provider: 'host', baseUrl: server.url });
+    await using agent = createAgent({ model: createResilientModel(wire, { baseMs: 5 }) });
+    const events = await turn(agent, 'hi');
+    expect(events.filter((event) => event.type === 'warning')).toHaveLength(2);
+    expect(events.filter((event) => event.type === 'run_start')).toHaveLength(1);
+    await turn(agent, 'again');
+    expect(server.requests.map(({ body }) => body.messages.map(({ content }) => content))).toEqual([
+      ['hi'],
+      ['hi'],
+      ['hi'],
+      ['hi', 'fine', 'again'],
+    ]);
+  });
+
+  const odd: Record<string, ModelServerReply> = {
+    'a body without a finish': [{ text: 'half' }, { end: true }],
+    'an empty body': [{ end: true }],
+    'a finish that nobody knows': [{ text: 'whole' }, { finish: 'because' }],
+    'a finish and no end': [{ text: 'whole' }, { finish: 'stop' }, { hang: true }],
+    'broken chunks': [{ text: 'half' }, { raw: 'data: {"choices": [\n\n' }, { end: true }],
+    'an error inside a 200': { json: { error: { message: 'server overloaded' } } },
+    'a web page': { json: '<html>no</html>' },
+    'nothing, then silence': [{ hang: true }],
+    'a half, then silence': [{ text: 'half' }, { hang: true }],
+    'a filtered answer': [{ text: 'half' }, { finish: 'content_filter' }],
+  };
+  it.each(Object.entries(odd))('G9 over real sockets: %s; the run ends, and the next one runs', async (_, reply) => {
+    let isOdd = true;
+    await using server = await createModelServer(() => (isOdd ? reply : [{ text: 'fine' }]));
+    const limits = { firstTokenMs: 60, idleMs: 60 };
+    const wire = createOpenAIWireModel({ name: 'm', model: 'm', provider: 'host', baseUrl: server.url, limits });
+    await using agent = createAgent({ model: createResilientModel(wire, { baseMs: 5 }) });
+    const events = await turn(agent, 'hi');
+    expect(events.filter(isTerminal)).toEqual([events.at(-1)]);
+    expect(['', 'half', 'whole']).toContain(shownText(events));
+    expect(server.requests.length).toBeLessThanOrEqual(3);
+    isOdd = false;
+    const after = await turn(agent, 'again');
+    expect(shownText(after)).toBe('fine');
+    expect(after.at(-1)).toMatchObject({ type: 'run_end', reason: 'done' });
+  });
+});
+
+describe('G10, C2: each error of a model has its class and action', () => {
+  it.each(ruleTable)('%s: %s, %s before the first part, %s after it, host ill: %s', (kind, ...expected) => {
+    const rule = errorRules[kind];
+    expect([rule.class, rule.before, rule.after, rule.isHostIll]).toEqual(expected);
+  });
+
+  it('is full, and agrees with the catalogue on what may pass', () => {
+    expect(ruleTable.map(([kind]) => kind).sort()).toEqual(Object.keys(errorRules).sort());
+    for (const [kind, { retryable = false }] of Object.entries(modelsError.kinds) as [
+      keyof typeof modelsError.kinds,
+      { retryable?: boolean },
+    ][]) {
+      expect([kind, errorRules[kind].before === 'retry']).toEqual([kind, retryable]);
+    }
+  });
+
+  it('an error that it does not know ends, unless it says that it may pass', () => {
+    expect(actionOf(new Error('bug'), false)).toBe('end');
+    expect(actionOf('text', true)).toBe('end');
+    expect(actionOf(new AgentError('own.busy', { status: 503, hint: '', retryable: true }, 'busy'), false)).toBe(
+      'retry',
+    );
+    expect(actionOf(new AgentError('own.no', { status: 400, hint: '' }, 'no'), false)).toBe('end');
+  });
+
+  it.each([
+    [400, 'invalid request', 1],
+    [400, 'the maximum context length is exceeded', 1],
+    [401, 'no', 1],
+    [402, 'no', 1],
+    [403, 'no', 1],
+    [404, 'no', 1],
+    [422, 'no', 1],
+    [429, 'slow down', 3],
+    [429, 'insufficient_quota', 1],
+    [500, 'oh', 3],
+    [503, 'busy', 3],
+    [529, 'overloaded', 3],
+  ])('over real sockets: %s "%s" is asked %s times', async (status, message, times) => {
+    await using server = await createModelServer([{ status, json: { error: { message } } }]);
+    const wire = createOpenAIWireModel({ name: 'm', model: 'm', provider: 'host', baseUrl: server.url });
+    await ask(createResilientModel(wire, { baseMs: 1 }));
+    expect(server.requests).toHaveLength(times);
   });
 });
