@@ -6,4 +6,6 @@ export { loadConfig } from './config.ts';
 export type { Config, ConfigInput } from './config.ts';
 export { AgentError, allowAll, askForWrites, defineTool } from './kernel/index.ts';
 export type { AgentEvent, Middleware, Model, Policy, Tool, ToolDefinition } from './kernel/index.ts';
+export { createAiSdkModel } from './models/ai-sdk.ts';
+export type { AiSdkConfig } from './models/ai-sdk.ts';
 export { version } from './version.ts';

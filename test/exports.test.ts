@@ -8,6 +8,7 @@ it('the public names are these, and change only on purpose', () => {
     'AgentError',
     'allowAll',
     'askForWrites',
+    'createAiSdkModel',
     'createHomard',
     'createTokenIdentity',
     'defineTool',

@@ -2,16 +2,31 @@
 import * as z from 'zod';
 import type { AgentError } from '../kernel/errors.ts';
 import type { Model } from '../kernel/model.ts';
+import { createPackageModel } from './ai-sdk.ts';
+import type { Breaker } from './breaker.ts';
+import { createBreaker } from './breaker.ts';
 import { modelsError } from './errors.ts';
+import { createFailoverModel } from './failover.ts';
+import type { PackageKind } from './ai-sdk-packages.ts';
+import { packageBaseUrl, packageKinds } from './ai-sdk-packages.ts';
 import type { ModelLimits } from './openai-wire.ts';
 import { createOpenAIWireModel, defaultModelLimits } from './openai-wire.ts';
 import { createResilientModel } from './resilient.ts';
 import { createDemoModel } from './scripted.ts';
 
+interface Preset {
+  apiKeyEnv: string;
+  prefixes: string[];
+  /** Where the configuration says nothing of the host. Default: openai-compatible. */
+  kind?: PackageKind;
+  baseUrl?: string;
+  example?: string;
+}
+
 /** The hosts that are known by name. Without `baseUrl` the configuration must give one. */
-const known: Record<string, { apiKeyEnv: string; prefixes: string[]; baseUrl?: string; example?: string }> = {
+const known: Record<string, Preset> = {
   openai: { apiKeyEnv: 'OPENAI_API_KEY', prefixes: [], baseUrl: 'https://api.openai.com/v1' },
-  anthropic: { apiKeyEnv: 'ANTHROPIC_API_KEY', prefixes: ['claude'] },
+  anthropic: { apiKeyEnv: 'ANTHROPIC_API_KEY', prefixes: ['claude'], kind: 'anthropic' },
   deepseek: { apiKeyEnv: 'DEEPSEEK_API_KEY', prefixes: ['deepseek'], baseUrl: 'https://api.deepseek.com/v1' },
   qwen: {
     apiKeyEnv: 'DASHSCOPE_API_KEY',
@@ -43,11 +58,18 @@ const limits = z.strictObject({
 const isPublic = (headers: Record<string, string>) =>
   !Object.keys(headers).some((name) => /authorization|cookie|key|token|secret/i.test(name));
 
-const host = z.strictObject({
+const toPackageKind = (kind?: string): PackageKind | undefined => packageKinds.find((known) => known === kind);
+
+const hostShape = z.strictObject({
+  kind: z
+    .enum(['openai-compatible', ...packageKinds])
+    .optional()
+    .describe('Protocol of the host. All but openai-compatible, the default, need their package @ai-sdk/<kind>.'),
   baseUrl: z
     .url({ protocol: /^https?$/, error: 'Must be an http(s) address.' })
     .refine((url) => !/^\w+:\/\/[^/?#]*@/.test(url), 'Must not hold a user or password.')
-    .describe('Address of an OpenAI-compatible API, up to and without /chat/completions. Required.'),
+    .optional()
+    .describe('Address of the API, up to and without /chat/completions. Required for the kind openai-compatible.'),
   apiKeyEnv: z
     .string()
     .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'Must be the name of an environment variable.')
@@ -67,6 +89,10 @@ const host = z.strictObject({
     .optional()
     .describe('Further HTTP headers of each request; no keys. Default: none.'),
   limits: limits.optional().describe('Time limits of this host. Default: models.limits.'),
+});
+const host = hostShape.refine(({ kind, baseUrl }) => baseUrl ?? toPackageKind(kind), {
+  path: ['baseUrl'],
+  error: 'Required for a host of the kind openai-compatible.',
 });
 
 /** The `models:` key of the configuration file. */
@@ -91,6 +117,12 @@ export const modelsConfig = z
       .max(10)
       .default(2)
       .describe('Attempts after a failed first one, before the first part. Default 2.'),
+    fallbacks: z
+      .record(z.string().min(1), z.array(z.string().min(1)))
+      .default({})
+      .describe(
+        'Model, "host/model" or a prefix of them -> models that are asked in this order where it fails; "*" is any. The longest prefix wins. Default: none.',
+      ),
     limits: limits.default({}).describe('Time limits of each model call.'),
   })
   .superRefine(({ hosts, table }, context) => {
@@ -136,6 +168,8 @@ type Environment = Record<string, string | undefined>;
 
 interface Host {
   name: string;
+  /** Absent: OpenAI-compatible. */
+  kind: PackageKind | undefined;
   baseUrl: string | undefined;
   apiKeyEnv: string | undefined;
   apiKey: string | undefined;
@@ -149,6 +183,18 @@ interface Route {
   model: string;
 }
 
+const toKey = ({ host, model }: Route): string => `${host}/${model}`;
+
+/** The fallbacks of the longest prefix that any of a model's names has. */
+function fallbacksOf({ fallbacks }: ModelsConfig, names: string[]): string[] {
+  const rows = Object.entries(fallbacks).map(([prefix, list]) => [toPrefix(prefix), list] as const);
+  const fitting = rows.filter(([prefix]) => names.some((name) => name.toLowerCase().startsWith(prefix)));
+  const [, list = []] = fitting.sort(([a], [b]) => b.length - a.length)[0] ?? [];
+  return [...new Set(list.map((name) => name.trim()))];
+}
+
+const toPrefix = (text: string): string => text.trim().toLowerCase().replace(/\*$/, '');
+
 /** Models that are kept; names come from requests. */
 const MAX_MODELS = 64;
 
@@ -158,6 +204,7 @@ export function createRouter(config: ModelsConfig, env: Environment, options: { 
   const hosts = toHosts(config, env);
   const table = toTable(config);
   const models = new Map<string, Model>();
+  const breakers = new Map<string, Breaker>();
 
   function toRoute(name: string): Route {
     const lower = name.toLowerCase();
@@ -185,17 +232,37 @@ export function createRouter(config: ModelsConfig, env: Environment, options: { 
     if (problem) throw problem;
     const { baseUrl = '', apiKey, headers, limits } = host;
     const wire = { name: model, model, provider: name, baseUrl, headers, limits, ...(apiKey && { apiKey }) };
-    return createResilientModel(createOpenAIWireModel(wire), { retries: config.retries });
+    const bare = host.kind ? createPackageModel({ ...wire, kind: host.kind }) : createOpenAIWireModel(wire);
+    return createResilientModel(breakerOf(name).guard(bare), { retries: config.retries });
+  }
+
+  function breakerOf(host: string): Breaker {
+    const breaker = breakers.get(host) ?? createBreaker({ host });
+    breakers.set(host, breaker);
+    return breaker;
+  }
+
+  function withFallbacks(route: Route): Model {
+    const first = create(route);
+    const key = toKey(route);
+    const names = fallbacksOf(config, [route.model, key]).filter((name) => toKey(toRoute(name)) !== key);
+    const others = names.map((name) => {
+      // One that is not configured is told where it is asked, and the next one is: the chosen model may well answer.
+      let made: Model | undefined;
+      const call: Model['call'] = async (...args) => (made ??= create(toRoute(name))).call(...args);
+      return { name, call };
+    });
+    return others.length ? createFailoverModel([first, ...others]) : first;
   }
 
   return {
     resolve(modelName) {
       const name = modelName?.trim();
       const route = name ? toRoute(name) : defaultRoute();
-      const key = `${route.host}/${route.model}`;
+      const key = toKey(route);
       let model = models.get(key);
       if (!model) {
-        model = create(route);
+        model = withFallbacks(route);
         const oldest = models.keys().next();
         if (models.size >= MAX_MODELS && !oldest.done) models.delete(oldest.value);
         models.set(key, model);
@@ -224,12 +291,15 @@ function toHosts({ hosts, limits }: ModelsConfig, env: Environment): Map<string,
     const preset = known[name];
     const apiKeyEnv = given?.apiKeyEnv ?? preset?.apiKeyEnv;
     const envUrl = name === 'openai' ? env.OPENAI_BASE_URL?.trim() || undefined : undefined;
+    const kind = given ? toPackageKind(given.kind) : preset?.kind;
     result.set(name, {
       name,
-      baseUrl: given?.baseUrl ?? envUrl ?? preset?.baseUrl,
+      kind,
+      baseUrl: given?.baseUrl ?? envUrl ?? preset?.baseUrl ?? (kind && packageBaseUrl(kind)),
       apiKeyEnv,
       apiKey: (apiKeyEnv && env[apiKeyEnv]?.trim()) || undefined,
-      isKeyRequired: given ? given.apiKeyEnv !== undefined : envUrl === undefined,
+      // An address of one's own may need no key.
+      isKeyRequired: given?.apiKeyEnv !== undefined || (given?.baseUrl ?? envUrl) === undefined,
       headers: given?.headers ?? {},
       limits: { ...limits, ...given?.limits },
     });
@@ -240,7 +310,7 @@ function toHosts({ hosts, limits }: ModelsConfig, env: Environment): Map<string,
 /** Longest prefix first. For equal ones the table is above the hosts, and those above the built-in prefixes. */
 function toTable({ hosts, table }: ModelsConfig): { prefix: string; host: string }[] {
   const rows = new Map<string, string>();
-  const add = (prefix: string, host: string) => rows.set(prefix.trim().toLowerCase().replace(/\*$/, ''), host);
+  const add = (prefix: string, host: string) => rows.set(toPrefix(prefix), host);
   for (const [name, { prefixes }] of Object.entries(known)) for (const prefix of prefixes) add(prefix, name);
   for (const [name, { models = [] }] of Object.entries(hosts)) for (const prefix of models) add(prefix, name);
   for (const [prefix, name] of Object.entries(table)) add(prefix, name);
@@ -251,12 +321,6 @@ function toTable({ hosts, table }: ModelsConfig): { prefix: string; host: string
 function problemOf({ name, baseUrl, apiKey, apiKeyEnv, isKeyRequired }: Host, model: string): AgentError | undefined {
   const problem = (message: string, hint: string) =>
     modelsError('not_configured', message, { hint, data: { host: name, apiKeyEnv: apiKeyEnv ?? null } });
-  if (name === 'anthropic' && !baseUrl) {
-    return problem(
-      `The model "${model}" needs Anthropic's own protocol, which this version does not speak yet; ANTHROPIC_API_KEY alone does not help.`,
-      'Choose another model, or set models.hosts.anthropic.baseUrl to an OpenAI-compatible gateway that has it.',
-    );
-  }
   if (!baseUrl) {
     const example = known[name]?.example ?? 'https://host/v1';
     return problem(

@@ -96,6 +96,16 @@ describe('a breaker of a host', () => {
     expect(breaker.state).toBe('closed');
   });
 
+  it('what a host says to an aborted call counts for nothing', async () => {
+    const { breaker, fail } = rig();
+    await fail(2);
+    const closed = breaker.guard({ name: 'm', call: () => Promise.reject(modelsError('network', 'closed')) });
+    expect(await ask(closed, AbortSignal.abort())).toBe('models.network');
+    expect(breaker.state).toBe('closed');
+    expect(await ask(closed)).toBe('models.network');
+    expect(breaker.state).toBe('open');
+  });
+
   it('calls from before it opened do not keep it open longer', async () => {
     const { clock, script, breaker, model, fail } = rig();
     script.say = { ...down, delayMs: 20 };

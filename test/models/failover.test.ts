@@ -113,6 +113,8 @@ describe('models in order', () => {
     const controller = new AbortController();
     controller.abort('stopped');
     expect((await ask(createFailoverModel([refuses('auth'), b]), controller.signal)).error).toBe('stopped');
+    const late: Model = { name: 'late', call: () => Promise.reject(modelsError('network', 'closed')) };
+    expect((await ask(createFailoverModel([late, b]), controller.signal)).parts).toEqual([]);
     expect(b.requests).toHaveLength(0);
   });
 

@@ -1,3 +1,6 @@
+import type { IncomingMessage } from 'node:http';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import type { ModelRequest } from '../../src/kernel/model.ts';
@@ -199,5 +202,44 @@ describe('models', () => {
     const router = routerOf({ retries: 0, limits: { firstTokenMs: 60_000, idleMs: 1 }, hosts: { own } });
     const call = router.resolve('own/x').call(request, new AbortController().signal, () => undefined);
     await expect(call).rejects.toMatchObject({ code: 'models.timeout_first' });
+  });
+});
+
+describe('a host by its kind', () => {
+  it.each<['anthropic' | 'openai' | 'deepseek' | 'alibaba' | 'openai-compatible', string, string]>([
+    ['anthropic', '/v1/messages', 'x-api-key'],
+    ['openai', '/v1/responses', 'authorization'],
+    ['deepseek', '/v1/chat/completions', 'authorization'],
+    ['alibaba', '/v1/chat/completions', 'authorization'],
+    ['openai-compatible', '/v1/chat/completions', 'authorization'],
+  ])('%s is asked in its own protocol, with its own key', async (kind, path, header) => {
+    const seen: IncomingMessage[] = [];
+    await using server = createServer((incoming, response) => {
+      seen.push(incoming.resume());
+      response.writeHead(401, { 'content-type': 'application/json', connection: 'close' });
+      response.end('{"type":"error","error":{"type":"x","message":"Wrong: own-secret"}}');
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+    const router = routerOf({ hosts: { own: { kind, baseUrl, apiKeyEnv: 'OWN_KEY' } } }, { OWN_KEY: 'own-secret' });
+    const call = router.resolve('own/x').call(request, new AbortController().signal, () => undefined);
+    await expect(call).rejects.toMatchObject({ code: 'models.auth', message: 'own answered 401: Wrong: [masked]' });
+    expect(seen.map(({ url }) => url)).toEqual([path]);
+    expect(seen[0]!.headers[header]).toMatch(/^(Bearer )?own-secret$/);
+  });
+
+  it('claude* with a key is configured, and so is its kind without an address', () => {
+    const env = { ANTHROPIC_API_KEY: 'sk-a' };
+    for (const router of [routerOf({}, env), routerOf({ hosts: { anthropic: { kind: 'anthropic' } } }, env)]) {
+      expect(router.resolve('claude-x').name).toBe('claude-x');
+      const description = router.describe().hosts.find(({ name }) => name === 'anthropic');
+      expect(description).toMatchObject({ isConfigured: true, baseUrl: 'https://api.anthropic.com/v1' });
+    }
+    const bare = routerOf({ hosts: { anthropic: { kind: 'anthropic' } } });
+    expect(() => bare.resolve('claude-x')).toThrow('ANTHROPIC_API_KEY is not set');
+  });
+
+  it.each([{}, { kind: 'openai-compatible' }, { kind: 'other', baseUrl: 'http://h' }])('%j is refused', (own) => {
+    expect(modelsConfig.safeParse({ hosts: { own } }).success).toBe(false);
   });
 });

@@ -37,8 +37,8 @@ describe.skipIf(!process.env.HOMARD_TEST_POSTGRES)('two servers on one PostgreSQ
         environment: {},
       });
     const servers: Homard[] = [await start('a'), await start('b')];
-    const say = (server: Homard, body: object) =>
-      server.fetch(
+    const say = async (server: Homard, body: object): Promise<Response> =>
+      await server.fetch(
         new Request('http://localhost/chat', {
           method: 'POST',
           headers: { host: 'localhost', authorization: 'Bearer t', 'content-type': 'application/json' },

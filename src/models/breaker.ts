@@ -1,0 +1,83 @@
+// One breaker a host: after some failures in a row nobody waits for it any more, until one call finds it well again.
+import { AgentError, defineErrors, messageOf } from '../kernel/errors.ts';
+import type { Model } from '../kernel/model.ts';
+import { ruleOf } from './actions.ts';
+
+const breakerError = defineErrors('models', {
+  host_down: { status: 503, hint: 'Try again later, or choose another model.', retryable: true },
+});
+
+export interface BreakerConfig {
+  /** Named in the error. */
+  host: string;
+  /** Failures in a row that open the breaker. Default 5. */
+  failures?: number;
+  /** Milliseconds until one call is let through again. Default 30,000. */
+  coolMs?: number;
+  /** Milliseconds since 1970. */
+  now?: () => number;
+}
+
+export type BreakerState = 'closed' | 'open' | 'half_open';
+
+export interface Breaker {
+  readonly state: BreakerState;
+  /** The same model; its calls fail at once with `models.host_down` while the breaker is open. */
+  guard(model: Model): Model;
+}
+
+/**
+ * Only errors that tell of the host's health count, only in a row, and over all models that it guards. Others, and
+ * calls that were aborted, leave everything as it is: an illegal request must not take a host away from everybody.
+ */
+export function createBreaker(config: BreakerConfig): Breaker {
+  const { host, failures = 5, coolMs = 30_000, now = Date.now } = config;
+  let count = 0;
+  let down: { since: number; until: number; why: string } | undefined;
+  let isProbing = false;
+
+  const state = (): BreakerState => (!down ? 'closed' : now() < down.until ? 'open' : 'half_open');
+
+  function refusal({ since, until, why }: NonNullable<typeof down>): AgentError {
+    const [from, to] = [since, until].map((ms) => new Date(ms).toISOString());
+    const message =
+      until > now()
+        ? `${host} has been failing since ${from} and is not asked again until ${to}. The last error: ${why}`
+        : `${host} has been failing since ${from}; since ${to} one call is finding out whether it is well again. The last error: ${why}`;
+    const retryAfterMs = Math.max(until - now(), 0);
+    return breakerError('host_down', message, { data: { provider: host, since: from!, until: to!, retryAfterMs } });
+  }
+
+  function failed(error: unknown, isProbe: boolean): void {
+    if (!ruleOf(error).isHostIll) return;
+    count++;
+    const since = down?.since ?? now();
+    // Calls from before it opened come in late and say nothing new.
+    if (down ? isProbe : count >= failures) down = { since, until: now() + coolMs, why: messageOf(error) };
+  }
+
+  return {
+    get state() {
+      return state();
+    },
+    guard: (model) => ({
+      name: model.name,
+      async call(request, signal, on) {
+        if (down && (isProbing || state() === 'open')) throw refusal(down);
+        const isProbe = down !== undefined;
+        if (isProbe) isProbing = true;
+        try {
+          const finish = await model.call(request, signal, on);
+          count = 0;
+          down = undefined;
+          return finish;
+        } catch (error) {
+          if (!signal.aborted) failed(error, isProbe);
+          throw error;
+        } finally {
+          if (isProbe) isProbing = false;
+        }
+      },
+    }),
+  };
+}
