@@ -105,7 +105,6 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   const signIn = input.identity
     ? undefined
     : await createSignIn({ directory: config.data, owner, ...(input.token !== undefined && { token: input.token }) });
-  const isLocal = input.identity === undefined;
   const app = createHttpApp({
     runner,
     usage: createUsageReport(database),
@@ -123,7 +122,7 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
       bodyLimitBytes: config.bodyLimitBytes,
       heartbeatMs: config.heartbeatSeconds * 1000,
       backlogBytes: config.backlogBytes,
-      hosts: isLocal ? ['localhost', '127.0.0.1', '[::1]', config.host, ...config.hosts] : null,
+      hosts: signIn ? ['localhost', '127.0.0.1', '[::1]', config.host, ...config.hosts] : null,
     },
   });
   await runner.sweep();

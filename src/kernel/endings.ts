@@ -1,4 +1,4 @@
-// How a run ends other than by an answer, in words for people.
+// How a run ends other than by an answer, or why it does not begin, in words for people.
 import { defineErrors } from './errors.ts';
 import type { EndReason } from './events.ts';
 import type { FinishReason } from './model.ts';
@@ -6,6 +6,7 @@ import type { FinishReason } from './model.ts';
 const runError = defineErrors('run', {
   timeout: { status: 504, hint: 'Ask for less at once, or raise limits.runMs in the configuration.' },
   gave_up: { status: 500, hint: 'Look at the server log: a tool may end the process. Then send the message again.' },
+  stopping: { status: 503, hint: 'Send the request again in a moment.', retryable: true },
   empty_answer: { status: 502, hint: 'Send the message again, or choose another model.' },
   output_invalid: {
     status: 502,
@@ -21,6 +22,8 @@ export const timedOut = (runMs: number) =>
 
 export const gaveUp = (attempts: number) =>
   runError('gave_up', `The server stopped ${attempts} times in a row while it worked on this.`);
+
+export const stopping = () => runError('stopping', 'The server is stopping.');
 
 export const emptyAnswer = (model: string) => runError('empty_answer', `${model} answered with nothing, twice.`);
 

@@ -1,7 +1,8 @@
 // Runs of one process: takes messages, advances what it has claimed, takes over what others left, and shows it all to
 // whoever watches. The rows of the journal are the truth; everything here may be lost at any moment.
 import { LONGEST_TIMER_MS } from './calls.ts';
-import { defineErrors, messageOf } from './errors.ts';
+import { stopping } from './endings.ts';
+import { messageOf } from './errors.ts';
 import type { AgentEvent, Emitted, Position } from './events.ts';
 import { isTerminal } from './events.ts';
 import { createHistoryCache } from './history-cache.ts';
@@ -74,10 +75,6 @@ interface Active {
   live: Live;
   stop: (why: Stop) => void;
 }
-
-const runnerError = defineErrors('run', {
-  stopping: { status: 503, hint: 'Send the request again in a moment.', retryable: true },
-});
 
 export function createRunner(config: RunnerConfig): Runner {
   const { journal, worker, assemble, log, onChange, renewMs = 1500, sweepMs = 1000, pollMs = 250 } = config;
@@ -211,10 +208,9 @@ export function createRunner(config: RunnerConfig): Runner {
           busy = false;
         });
     }, ms);
-    timer.unref?.();
+    timer.unref?.(); // keeps no process alive that has nothing else to do
     return timer;
   };
-  // They keep no process alive that has nothing else to do.
   const timers = [every(renewMs, renew, 'Renewing leases'), every(sweepMs, sweep, 'Looking for runs')];
 
   /** Resolves when the run starts here, after a while, or on abort; whichever is first. */
@@ -237,12 +233,12 @@ export function createRunner(config: RunnerConfig): Runner {
 
   /** Whoever watches reads the journal, so it must not be closed before they have left. */
   const watch: Runner['watch'] = (watched, viewer) => {
-    const task = look(watched, viewer).finally(() => watching.delete(task));
+    const task = follow(watched, viewer).finally(() => watching.delete(task));
     watching.add(task);
     return task;
   };
 
-  const look: Runner['watch'] = async ({ tenant, owner, run, after }, { on, signal, isUntilWaiting }) => {
+  const follow: Runner['watch'] = async ({ tenant, owner, run, after }, { on, signal, isUntilWaiting }) => {
     let ended = false;
     const cursor = createCursor(after, (emitted) => {
       if (ended || signal.aborted) return;
@@ -275,7 +271,7 @@ export function createRunner(config: RunnerConfig): Runner {
     sweep,
     activeCount: () => active.size,
     async submit(submission, viewer) {
-      if (closing) throw runnerError('stopping', 'The server is stopping.');
+      if (closing) throw stopping();
       const submitted = await journal.submit({ ...submission, worker });
       if (submitted.outcome === 'claimed') {
         const live = start(submitted.claim);

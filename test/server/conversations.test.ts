@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createScriptedModel } from '../../src/models/scripted.ts';
@@ -94,6 +95,7 @@ describe.each(backends)('conversations on %s', (backend) => {
       'i'.repeat(200),
     ];
     for (const id of hostile) expect((await say(id, `mine ${JSON.stringify(id)}`)).status).toBe(200);
+    for (const name of readdirSync(server.folder)) expect(['db', 'db.lock', 'db.lock-journal']).toContain(name);
     const list = (await server.call('GET', '/conversations?limit=500')).body.conversations as unknown as {
       id: string;
     }[];

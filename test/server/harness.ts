@@ -25,6 +25,8 @@ export interface Frame {
 
 export interface TestServer extends AsyncDisposable {
   address: string;
+  /** The data directory. */
+  folder: string;
   homard: Homard;
   /** JSON request as a user ('ann' or 'bob'); null for nobody. */
   call(method: string, path: string, options?: CallOptions): Promise<Reply>;
@@ -117,6 +119,7 @@ export async function createTestServer(backend: Backend, input: HomardInput = {}
 
   await start({});
   return {
+    folder,
     get address() {
       return address;
     },
