@@ -86,7 +86,11 @@ function toPiece(delta: unknown): Piece | undefined {
 /** Whether a piece that points at a call begins another one: it is named, and cannot be a part of this call. */
 function isNext(call: OpenCall, piece: Piece): boolean {
   if (!piece.name || !call.name) return false;
-  if (piece.id && call.id && piece.id !== call.id) return true;
+  if (piece.id && call.id && piece.id !== call.id) {
+    // Some hosts make up a new id for each piece.
+    const isRest = piece.name === call.name && piece.args !== '' && !piece.args.trimStart().startsWith('{');
+    return !isRest || isWhole(call.args);
+  }
   if (piece.id && piece.id === call.id && piece.index !== undefined && piece.name === call.name) return false;
   return piece.args !== '' && (piece.name !== call.name || piece.args !== call.args) && isWhole(call.args);
 }
@@ -99,11 +103,16 @@ function extend(call: OpenCall, piece: Piece): void {
   if (piece.isObject) {
     if (!call.args || args !== '{}') call.args = args;
   } else if (args.startsWith('{') && isWhole(call.args)) {
-    // Some gateways begin with "{}" and then send the arguments, others repeat them whole at the end.
+    // Some gateways begin with "{}" and then send the arguments, others repeat them whole at the end. Whatever else
+    // comes makes them broken: better no call than one with half of what was said.
     if (call.args === '{}') call.args = args;
+    else if (!isSame(call.args, args)) call.args += args;
   } else {
     call.args += args;
   }
 }
 
 const isWhole = (args: string): boolean => args.endsWith('}') && parseJson(args) !== undefined;
+
+const isSame = (one: string, other: string): boolean =>
+  one === other || JSON.stringify(parseJson(one)) === JSON.stringify(parseJson(other));

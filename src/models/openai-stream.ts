@@ -1,8 +1,9 @@
 // The body of a chat-completions answer as model parts: event framing, then chunks. Pure: text in, parts out.
 import type { Usage } from '../kernel/messages.ts';
 import { noUsage } from '../kernel/messages.ts';
-import type { FinishReason, ModelFinish, ModelPart } from '../kernel/model.ts';
+import type { ModelFinish, ModelPart } from '../kernel/model.ts';
 import { modelsError, toProviderError } from './errors.ts';
+import { toFinishReason } from './finish.ts';
 import { isRecord, parseJson } from './json.ts';
 import { createCallAssembly } from './openai-calls.ts';
 
@@ -60,6 +61,7 @@ export function createOpenAIStream(config: OpenAIStreamConfig): OpenAIStream {
   function data(text: string): void {
     if (pending !== undefined) {
       pending += `\n${text}`;
+      if (pending.length > MAX_LINE) throw tooLong();
     } else if (text.length < 16 && text.trim() === '[DONE]') {
       isDone = true;
     } else {
@@ -70,7 +72,8 @@ export function createOpenAIStream(config: OpenAIStreamConfig): OpenAIStream {
   }
 
   function flush(): void {
-    const chunk = parseJson(pending!);
+    // Hosts tell errors in plain words, too.
+    const chunk = parseJson(pending!) ?? (event === 'error' ? pending : undefined);
     const isBroken = chunk === undefined && /^\s*[{[]/.test(pending!);
     pending = undefined;
     if (isBroken) throw modelsError('stream_invalid', `${provider} sent a part that is not JSON.`);
@@ -87,8 +90,9 @@ export function createOpenAIStream(config: OpenAIStreamConfig): OpenAIStream {
       if (isDone) break;
     }
     if (from > 0) rest = rest.slice(from);
-    if (rest.length > MAX_LINE) throw modelsError('stream_invalid', `${provider} sent a line without an end.`);
   }
+
+  const tooLong = () => modelsError('stream_invalid', `${provider} sent a line without an end.`);
 
   return {
     get isFinished() {
@@ -108,7 +112,9 @@ export function createOpenAIStream(config: OpenAIStreamConfig): OpenAIStream {
         if (first === '<') throw modelsError('stream_invalid', `${provider} answered with a web page.`);
         kind = first === '{' || first === '[' ? 'json' : 'events';
       }
-      if (kind === 'events') lines();
+      // A long line is looked at once, when its end comes.
+      if (kind === 'events' && text.includes('\n')) lines();
+      if (rest.length > MAX_LINE) throw tooLong();
       return answer.progress !== before;
     },
     end() {
@@ -117,8 +123,8 @@ export function createOpenAIStream(config: OpenAIStreamConfig): OpenAIStream {
         if (body !== undefined) answer.take(body, 'body');
       } else if (!isDone && kind) {
         if (rest) line(rest.endsWith('\r') ? rest.slice(0, -1) : rest);
-        const chunk = pending === undefined ? undefined : parseJson(pending);
-        if (chunk !== undefined) answer.take(chunk, event);
+        // JSON that is cut here is an answer that is cut.
+        if (pending !== undefined && (event === 'error' || parseJson(pending) !== undefined)) flush();
       }
       rest = '';
       return answer.end();
@@ -135,37 +141,41 @@ function createAnswer({ provider, secrets, on }: OpenAIStreamConfig) {
   let model: string | undefined;
   let progress = 0;
 
+  /**
+   * Text, or Mistral's spelling: a list of `{type:'text', text}` and `{type:'thinking', thinking: a list or text}`.
+   * A number is a token that a gateway took for one.
+   */
   function write(type: 'text' | 'reasoning', value: unknown): void {
     if (typeof value === 'string') {
       if (value === '') return;
       progress++;
       writer.write(type, value);
     } else if (Array.isArray(value)) {
-      for (const piece of value) writePiece(type, piece);
+      for (const piece of value) write(type, piece);
+    } else if (typeof value === 'number') {
+      write(type, String(value));
+    } else if (isRecord(value)) {
+      if (value.type === 'thinking' || value.type === 'reasoning') write('reasoning', value.thinking ?? value.text);
+      else if (value.type === 'text' || value.type === 'output_text') write(type, value.text);
     }
   }
 
-  /** Mistral's spelling: `{type:'text', text}` and `{type:'thinking', thinking: [pieces] or text}`. */
-  function writePiece(type: 'text' | 'reasoning', piece: unknown): void {
-    if (typeof piece === 'string') write(type, piece);
-    if (!isRecord(piece)) return;
-    if (piece.type === 'thinking' || piece.type === 'reasoning') write('reasoning', piece.thinking ?? piece.text);
-    else if (piece.type === 'text' || piece.type === 'output_text') write(type, piece.text);
-  }
-
   function takeChoice(choice: Record<string, unknown>, source: string): void {
-    const delta = source === 'body' ? (choice.message ?? choice.delta) : choice.delta;
+    // Some gateways send the whole answer as one event; Perplexity repeats it beside each delta.
+    const whole = source === 'body' || progress === 0 ? choice.message : undefined;
+    const delta = source === 'body' ? (whole ?? choice.delta) : (choice.delta ?? whole);
     if (isRecord(delta)) {
       // Where a host writes both spellings they hold the same.
       write('reasoning', delta.reasoning_content || delta.reasoning);
       write('text', delta.content);
-      write('text', delta.refusal);
+      if (typeof delta.refusal === 'string') write('text', delta.refusal);
       if (delta.tool_calls && calls.add(delta.tool_calls)) progress++;
       if (delta.function_call && calls.add(delta.function_call)) progress++;
     }
     if (isRecord(choice.usage)) usage = toUsage(choice.usage, usage);
-    if (typeof choice.finish_reason !== 'string' || choice.finish_reason === '') return;
-    finish = choice.finish_reason;
+    const said = choice.finish_reason;
+    if (typeof said !== 'string' || said === '' || said === 'null') return;
+    finish = said;
     progress++;
   }
 
@@ -179,8 +189,10 @@ function createAnswer({ provider, secrets, on }: OpenAIStreamConfig) {
     /** `source` is the name of the event, or `body` for a body that is one JSON text. */
     take(value: unknown, source: string): void {
       const chunk: unknown = Array.isArray(value) ? value[0] : value;
+      if (source === 'error' || (isRecord(chunk) && isFailure(chunk, source))) {
+        throw toProviderError({ provider, body: chunk, ...(secrets && { secrets }) });
+      }
       if (!isRecord(chunk)) return;
-      if (isFailure(chunk, source)) throw toProviderError({ provider, body: chunk, secrets });
       if (typeof chunk.model === 'string' && chunk.model) model = chunk.model;
       if (isRecord(chunk.x_groq) && isRecord(chunk.x_groq.usage)) usage = toUsage(chunk.x_groq.usage, usage);
       if (isRecord(chunk.usage)) usage = toUsage(chunk.usage, usage);
@@ -195,16 +207,10 @@ function createAnswer({ provider, secrets, on }: OpenAIStreamConfig) {
         const what = progress ? 'ended its answer without saying that it is complete' : 'ended without an answer';
         throw modelsError('stream_cut', `${provider} ${what}.`);
       }
-      const failure = failures[finish.toLowerCase()];
-      if (failure) throw modelsError(failure, `${provider} broke the answer off: ${finish.slice(0, 80)}.`);
+      let reason = toFinishReason(finish, { provider, ...(secrets && { secrets }) });
       const parts = calls.parts();
-      let reason = reasons[finish.toLowerCase()];
-      if (!reason) {
-        const message = `${provider} ended the answer for an unknown reason, "${finish.slice(0, 80)}".`;
-        on({ type: 'warning', code: 'models.unknown_finish', message });
-      }
       for (const part of parts) on(part);
-      if (!reason || reason === 'stop' || reason === 'tool_calls') reason = parts.length ? 'tool_calls' : 'stop';
+      if (reason === 'stop' || reason === 'tool_calls') reason = parts.length ? 'tool_calls' : 'stop';
       return { reason, usage, ...(model !== undefined && { model }) };
     },
   };
@@ -233,40 +239,10 @@ function createWriter(on: (part: ModelPart) => void) {
 }
 
 function isFailure(chunk: Record<string, unknown>, source: string): boolean {
-  if (chunk.error || source === 'error' || chunk.object === 'error') return true;
+  if (chunk.error || chunk.object === 'error') return true;
   if (Array.isArray(chunk.choices)) return false;
   return source === 'body' || (typeof chunk.message === 'string' && 'code' in chunk);
 }
-
-const reasons: Record<string, FinishReason | undefined> = {
-  stop: 'stop',
-  eos: 'stop',
-  end_turn: 'stop',
-  stop_sequence: 'stop',
-  complete: 'stop',
-  completed: 'stop',
-  tool_calls: 'tool_calls',
-  tool_call: 'tool_calls',
-  tool_use: 'tool_calls',
-  function_call: 'tool_calls',
-  length: 'length',
-  max_tokens: 'length',
-  model_length: 'length',
-  model_context_window_exceeded: 'length',
-  content_filter: 'content_filter',
-  sensitive: 'content_filter',
-  safety: 'content_filter',
-  refusal: 'content_filter',
-};
-
-/** Reasons that mean a fault of the host: DeepSeek's, GLM's, and those of servers that were stopped. */
-const failures: Record<string, 'overloaded' | 'unavailable' | 'stream_cut' | undefined> = {
-  insufficient_system_resource: 'overloaded',
-  network_error: 'unavailable',
-  error: 'unavailable',
-  abort: 'stream_cut',
-  aborted: 'stream_cut',
-};
 
 /** The last count wins, unless it counts nothing. */
 function toUsage(raw: Record<string, unknown>, before: Usage): Usage {

@@ -129,10 +129,22 @@ describe('the reason to finish', () => {
     });
   });
 
-  it('an unknown one is told as a warning', () => {
-    const { parts, finish } = read(toBody([delta({ content: 'a' }), delta({}, 'vibes')]));
-    expect(finish).toMatchObject({ reason: 'stop' });
-    expect(parts).toMatchObject([text('a'), { type: 'warning', code: 'models.unknown_finish' }]);
+  it('an unknown one is an error: the answer may not be taken for a whole one', () => {
+    const made = calls({ index: 0, id: 'a', function: { name: 'f', arguments: '{}' } });
+    const { parts, ...failure } = read(
+      toBody([delta({ content: 'a' }), made, delta({}, 'vibes s3cret-key-of-the-host')]),
+    );
+    expect(parts).toEqual([text('a')]);
+    const message = 'host ended the answer for an unknown reason: vibes [masked].';
+    expect(failure).toEqual({ code: 'models.error', message });
+  });
+
+  it.each(['', 'null'])('"%s" is none yet', (raw) => {
+    const stream = createOpenAIStream({ provider: 'host', on: () => undefined });
+    stream.push(`data: ${JSON.stringify(delta({ content: 'a' }, raw))}\n\n`);
+    expect(stream.isFinished).toBe(false);
+    stream.push(toBody([stop, delta({}, raw)]));
+    expect(stream.end()).toMatchObject({ reason: 'stop' });
   });
 
   it.each([
@@ -170,6 +182,20 @@ describe('a stream that fails', () => {
     expect(read(body)).toMatchObject({ code });
   });
 
+  const endless = 'x'.repeat(1024 * 1024);
+  it.each([
+    ['a line', 'data: {"choices":"', endless],
+    ['data lines', 'data: {\n', `data: ${endless}\n`],
+    ['a JSON body', '{"choices":"', endless],
+  ])('%s without an end is not kept for ever', (_, begin, more) => {
+    const stream = createOpenAIStream({ provider: 'host', on: () => undefined });
+    stream.push(begin);
+    const error = expect.objectContaining({ code: 'models.stream_invalid' }) as Error;
+    expect(() => {
+      for (let i = 0; i < 20; i++) stream.push(more);
+    }).toThrow(error);
+  });
+
   it('shows the message of the provider, and no key in it', () => {
     const leak = 'Bad key s3cret-key-of-the-host, s3cret-k******host and sk-abcdef123456 in Bearer abc.def';
     const { message } = read(`data: ${JSON.stringify({ error: { message: leak } })}\n\n`);
@@ -178,6 +204,16 @@ describe('a stream that fails', () => {
 });
 
 describe('chunks cut anywhere', () => {
+  it('cost the same for a long line in small pieces', { timeout: 3000 }, () => {
+    const content = 'x'.repeat(4_000_000);
+    const parts: ModelPart[] = [];
+    const stream = createOpenAIStream({ provider: 'host', on: (part) => parts.push(part) });
+    const body = toBody([delta({ content }), stop]);
+    for (let i = 0; i < body.length; i += 100) stream.push(body.slice(i, i + 100));
+    stream.end();
+    expect(parts).toEqual([text(content)]);
+  });
+
   const bodies = [
     ...samples.map(({ events }) => toBody(events)),
     ...callSamples.map(({ events }) => `\uFEFF${toBody(events, '\r\n\r\n')}`),
