@@ -48,7 +48,15 @@ it('the public names are these, and change only on purpose', () => {
     'createClock',
     'createModelServer',
     'createScriptedModel',
+    'createStrictMessagesServer',
+    'createStrictModelServer',
     'createTokenIdentity',
+    'demandsReasoning',
+    'forbidsReasoning',
     'journalSuite',
+    'refusesCalls',
+    'refusesKeywords',
+    'refusesOrphans',
+    'refusesRoles',
   ]);
 });

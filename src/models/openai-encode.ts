@@ -3,10 +3,15 @@
 import type { FilePart, Json, Message, TextPart } from '../kernel/messages.ts';
 import { callsOf, textOf } from '../kernel/messages.ts';
 import type { ModelRequest, ToolSpec } from '../kernel/model.ts';
+import type { FileData, ShownFiles } from './files.ts';
+import { contentOf, filesOf, toHeader } from './files.ts';
+import { chatRules, toArguments, toJsonText, toLegalHistory, toLegalName } from './dialect.ts';
+import type { SchemaDialect } from './schema-dialect.ts';
+import { lowerSchema } from './schema-dialect.ts';
 
 const messageTexts = new WeakMap<Message, string>();
 const thoughtTexts = new WeakMap<Message, string>();
-const toolTexts = new WeakMap<readonly ToolSpec[], string>();
+const toolTexts = new WeakMap<readonly ToolSpec[], Map<SchemaDialect, string>>();
 
 export interface EncodeConfig {
   model: string;
@@ -14,39 +19,45 @@ export interface EncodeConfig {
   hasUsage: boolean;
   /** Sends the reasoning of this turn's steps back, as some thinking models demand and others forbid. */
   hasReasoning: boolean;
+  /** What the host takes of JSON Schema. Default: openai. */
+  schemas?: SchemaDialect;
+  /** Absent: files are shown by name only. */
+  files?: ShownFiles;
 }
 
 /** The request's body. Reasoning of past turns is left out; an assistant message that held nothing else, too. */
-export function encodeRequest(request: ModelRequest, { model, hasUsage, hasReasoning }: EncodeConfig): string {
+export function encodeRequest(request: ModelRequest, config: EncodeConfig): string {
+  const { model, hasUsage, hasReasoning, schemas = 'openai', files } = config;
   const messages: string[] = [];
-  if (request.system) messages.push(JSON.stringify({ role: 'system', content: request.system.toWellFormed() }));
-  const turn = hasReasoning ? request.messages.findLastIndex(({ role }) => role === 'user') : request.messages.length;
-  for (const [i, message] of request.messages.entries()) {
-    const text = i > turn ? textWithThoughts(message) : messageText(message);
-    if (text) messages.push(text);
+  if (request.system.trim()) messages.push(JSON.stringify({ role: 'system', content: request.system.toWellFormed() }));
+  const history = toLegalHistory(request.messages, chatRules);
+  const turn = hasReasoning ? history.findLastIndex(({ role }) => role === 'user') : history.length;
+  for (const [i, message] of history.entries()) {
+    if (files && filesOf(message).length) messages.push(textWithFiles(message, files));
+    else messages.push(i > turn ? textWithThoughts(message) : messageText(message));
   }
   const options = hasUsage ? ',"stream_options":{"include_usage":true}' : '';
-  const tools = request.tools.length ? `,"tools":${toolsText(request.tools)}` : '';
+  const tools = request.tools.length ? `,"tools":${toolsText(request.tools, schemas)}` : '';
   return `{"model":${JSON.stringify(model)},"stream":true${options},"messages":[${messages.join(',')}]${tools}}`;
 }
 
 function messageText(message: Message): string {
   let text = messageTexts.get(message);
   if (text === undefined) {
-    const wire = toWire(message);
-    text = wire ? JSON.stringify(wire) : '';
+    text = JSON.stringify(toWire(message));
     messageTexts.set(message, text);
   }
   return text;
 }
 
+/** Calls of another model may come without thoughts; a host that demands the field takes no empty one. */
 function textWithThoughts(message: Message): string {
-  const thoughts = message.role === 'assistant' ? thoughtsOf(message.parts) : '';
+  if (message.role !== 'assistant') return messageText(message);
+  const thoughts = thoughtsOf(message.parts) || (callsOf(message.parts).length ? ' ' : '');
   if (!thoughts) return messageText(message);
   let text = thoughtTexts.get(message);
   if (text === undefined) {
-    const wire = toWire(message);
-    text = wire ? JSON.stringify({ ...wire, reasoning_content: thoughts }) : '';
+    text = JSON.stringify({ ...toWire(message), reasoning_content: thoughts });
     thoughtTexts.set(message, text);
   }
   return text;
@@ -59,21 +70,24 @@ function thoughtsOf(parts: Extract<Message, { role: 'assistant' }>['parts']): st
     .toWellFormed();
 }
 
-function toolsText(tools: readonly ToolSpec[]): string {
-  let text = toolTexts.get(tools);
+function toolsText(tools: readonly ToolSpec[], dialect: SchemaDialect): string {
+  const texts = toolTexts.get(tools) ?? new Map<SchemaDialect, string>();
+  let text = texts.get(dialect);
   if (text === undefined) {
-    text = JSON.stringify(tools.map(toWireTool));
-    toolTexts.set(tools, text);
+    text = toJsonText(tools.map((tool) => toWireTool(tool, dialect)));
+    toolTexts.set(tools, texts.set(dialect, text));
   }
   return text;
 }
 
-function toWireTool({ name, description, schema }: ToolSpec): Json {
-  const parameters = schema.type === undefined ? { type: 'object', properties: {}, ...schema } : schema;
-  return { type: 'function', function: { name, description, parameters } };
+function toWireTool({ name, description, schema }: ToolSpec, dialect: SchemaDialect): Json {
+  const parameters = lowerSchema(schema, dialect);
+  // Gemini refuses an object without properties: no arguments are no parameters.
+  const isNone = dialect === 'gemini' && parameters.properties === undefined;
+  return { type: 'function', function: { name, description, ...(!isNone && { parameters }) } };
 }
 
-function toWire(message: Message): { [key: string]: Json } | undefined {
+function toWire(message: Message): { [key: string]: Json } {
   if (message.role === 'user') {
     return { role: 'user', content: message.parts.map(userText).join('\n').toWellFormed() };
   }
@@ -86,21 +100,26 @@ function toWire(message: Message): { [key: string]: Json } | undefined {
   const calls = callsOf(message.parts).map(({ id, name, args }) => ({
     id,
     type: 'function',
-    function: { name: toLegalName(name), arguments: toArguments(args) },
+    function: { name: toLegalName(name), arguments: JSON.stringify(toArguments(args)) },
   }));
   if (calls.length) return { role: 'assistant', content: content || null, tool_calls: calls };
-  return content ? { role: 'assistant', content } : undefined;
+  return { role: 'assistant', content };
 }
 
-function userText(part: TextPart | FilePart): string {
-  if (part.type === 'text') return part.text;
-  return `[file ${part.name.replace(/\s+/g, ' ')} (${part.mime}, ${part.bytes} bytes)]`;
+const userText = (part: TextPart | FilePart): string => (part.type === 'text' ? part.text : toHeader(part));
+
+/** Not kept: the content of files is large. */
+function textWithFiles(message: Message, files: ShownFiles): string {
+  if (message.role !== 'user') return messageText(message);
+  const content = contentOf(message.parts, files);
+  const [first] = content;
+  const isText = content.length === 1 && first?.type === 'text';
+  return JSON.stringify({ role: 'user', content: isText ? first.text.toWellFormed() : content.map(toContentPart) });
 }
 
-/** A model may have called what no tool is named; hosts refuse a history with such a name for ever. */
-const toLegalName = (name: string): string => name.replace(/[^A-Za-z0-9_-]/g, '_').slice(0, 64) || 'unknown';
-
-/** Hosts that read arguments expect an object; what the model wrote instead is told by the call's result. */
-function toArguments(args: Json): string {
-  return typeof args === 'object' && args !== null && !Array.isArray(args) ? JSON.stringify(args) : '{}';
+function toContentPart(part: TextPart | FileData): Json {
+  if (part.type === 'text') return { type: 'text', text: part.text.toWellFormed() };
+  const url = `data:${part.mime};base64,${Buffer.from(part.data).toString('base64')}`;
+  if (part.kind === 'image') return { type: 'image_url', image_url: { url } };
+  return { type: 'file', file: { filename: part.name, file_data: url } };
 }

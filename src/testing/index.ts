@@ -4,6 +4,18 @@ export { journalSuite } from './journal.ts';
 export type { JournalCase, JournalUnderTest } from './journal.ts';
 export { createModelServer } from './model-server.ts';
 export type { ModelServer, ModelServerScript } from './model-server.ts';
+export { createStrictMessagesServer } from './strict-messages-server.ts';
+export type { StrictMessagesServer } from './strict-messages-server.ts';
+export {
+  createStrictModelServer,
+  demandsReasoning,
+  forbidsReasoning,
+  refusesCalls,
+  refusesKeywords,
+  refusesOrphans,
+  refusesRoles,
+} from './strict-model-server.ts';
+export type { StrictRule } from './strict-model-server.ts';
 export { createTokenIdentity } from '../access/identity.ts';
 export { createScriptedModel } from '../models/scripted.ts';
 export type { Script, ScriptedModel } from '../models/scripted.ts';

@@ -11,7 +11,7 @@ const wireCall = z.looseObject({
 });
 const wireMessage = z.looseObject({
   role: z.enum(['system', 'user', 'assistant', 'tool']),
-  content: z.string().nullish(),
+  content: z.union([z.string(), z.array(z.looseObject({ type: z.string(), text: z.string().optional() }))]).nullish(),
   tool_calls: z.array(wireCall).optional(),
   tool_call_id: z.string().optional(),
 });
@@ -208,9 +208,9 @@ const words = (text: string): string[] => text.match(/\s*\S+|\s+$/g) ?? [];
 export function defaultReply(messages: readonly WireMessage[]): ModelServerReply {
   const at = messages.findLastIndex((message) => message.role === 'user');
   const results = messages.slice(at + 1).filter((message) => message.role === 'tool');
-  if (results.length) return [{ text: `Results: ${results.map(({ content }) => content ?? '').join(' | ')}` }];
+  if (results.length) return [{ text: `Results: ${results.map(textOf).join(' | ')}` }];
   const steps: ModelServerStep[] = [];
-  for (const line of (messages[at]?.content ?? '').split('\n')) {
+  for (const line of textOf(messages[at]).split('\n')) {
     const [, verb = '', rest = ''] = /^(call|think|status|wait|hang|cut)\b ?(.*)$/.exec(line) ?? [];
     if (verb === 'status') return { status: Number(rest), json: { error: { message: `The script says ${rest}.` } } };
     if (verb === 'call') {
@@ -223,6 +223,11 @@ export function defaultReply(messages: readonly WireMessage[]): ModelServerReply
     else steps.push({ text: `You said: ${line}` });
   }
   return steps;
+}
+
+function textOf(message: WireMessage | undefined): string {
+  const { content } = message ?? {};
+  return typeof content === 'string' ? content : (content ?? []).map(({ text = '' }) => text).join('\n');
 }
 
 /** Why a strict provider refuses this history; undefined when it takes it. */
