@@ -1,5 +1,16 @@
 // Definition x request -> what a run needs. A pure value: it holds no connection and no state.
-import type { Assembly, Claim, Limits, Middleware, Model, Policy, Tool, Window } from '../kernel/index.ts';
+import type {
+  Assembly,
+  Claim,
+  FilePart,
+  Limits,
+  Middleware,
+  Model,
+  Owner,
+  Policy,
+  Tool,
+  Window,
+} from '../kernel/index.ts';
 import { agentsError } from './errors.ts';
 import type { JsonSchema } from './output.ts';
 import { createOutput } from './output.ts';
@@ -20,9 +31,13 @@ export interface Assembler {
   assemble(claim: Claim): Assembly;
 }
 
+/** The content of a file of an owner; rejects when it cannot be had. */
+export type LoadFileOf = (owner: Owner, file: FilePart, signal: AbortSignal) => Promise<Uint8Array>;
+
 export function createAssembler(
   definitions: readonly AgentDefinition[],
   resolveModel: (modelName?: string) => Model,
+  loadFile: LoadFileOf,
 ): Assembler {
   const agents = new Map(
     definitions.map((definition) => {
@@ -45,10 +60,11 @@ export function createAssembler(
       if (output) createOutput(output);
       return { agent: agentOf(agent).name, model: resolveModel(modelName).name };
     },
-    assemble({ request }) {
+    assemble({ request, tenant, owner }) {
       const { name, ...definition } = agentOf(request.agent);
       const wanted = typeof request.modelName === 'string' ? request.modelName : undefined;
-      const assembly = { ...definition, agent: name, model: resolveModel(wanted) };
+      const load: Assembly['loadFile'] = (file, signal) => loadFile({ tenant, owner }, file, signal);
+      const assembly = { ...definition, agent: name, model: resolveModel(wanted), loadFile: load };
       if (typeof request.output !== 'object' || request.output === null) return assembly;
       const output = createOutput(request.output as JsonSchema);
       return { ...assembly, output, tools: new Map([...definition.tools, [output.tool.name, output.tool]]) };

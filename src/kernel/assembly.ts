@@ -4,7 +4,7 @@ import type { HistoryCache } from './history-cache.ts';
 import type { Journal } from './journal.ts';
 import type { Live } from './live.ts';
 import type { Json } from './messages.ts';
-import type { Model } from './model.ts';
+import type { LoadFile, Model } from './model.ts';
 import type { Window } from './project.ts';
 import type { Tool } from './tool.ts';
 
@@ -25,6 +25,7 @@ export interface Assembly extends CallTools {
   system: string;
   limits: Limits;
   window: Window;
+  loadFile?: LoadFile;
   /** One of `tools`: a valid call of it ends the run; `take` makes the run's `final` of its arguments. */
   output?: { tool: Tool; take: (args: Json) => Json };
 }

@@ -11,7 +11,7 @@ export type AgentEvent =
   | { type: 'approval_request'; id: string; call: string; why: string; rule?: string }
   | { type: 'approval_decision'; id: string; call: string; effect: 'allow' | 'deny'; comment?: string }
   | { type: 'step_restart' }
-  | { type: 'warning'; code: string; message: string }
+  | { type: 'warning'; code: string; message: string; data?: { [key: string]: Json } }
   | { type: 'usage'; usage: Usage; model: string }
   | { type: 'run_end'; reason: EndReason; usage: Usage; ms: number; final?: Json }
   | { type: 'error'; code: string; message: string; hint: string };

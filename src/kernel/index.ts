@@ -40,7 +40,7 @@ export type {
   UserBody,
 } from './messages.ts';
 export type { Middleware, RunContext, ToolCall } from './middleware.ts';
-export type { FinishReason, Model, ModelFinish, ModelPart, ModelRequest, ToolSpec } from './model.ts';
+export type { FinishReason, LoadFile, Model, ModelFinish, ModelPart, ModelRequest, ToolSpec } from './model.ts';
 export { allowAll, askForWrites } from './policy.ts';
 export type { Answer, Decision, Policy, PolicyCall } from './policy.ts';
 export { clip, defaultWindow, project, windowStart } from './project.ts';

@@ -267,7 +267,8 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     if (isNudged && last?.kind === 'assistant') {
       messages.push({ role: 'user', parts: [{ type: 'text', text: nudgeFor(assembly.output?.tool) }] });
     }
-    let request: ModelRequest = { system: assembly.system, messages, tools: specs };
+    const { system, loadFile } = assembly;
+    let request: ModelRequest = { system, messages, tools: specs, ...(loadFile && { load: loadFile }) };
     for (const layer of middleware)
       if (layer.model) request = await untilAborted(layer.model(request, context), signal);
     const answer = assembly.model.call(request, signal, (part) => {

@@ -1,4 +1,4 @@
-import type { Json, Message, Usage } from './messages.ts';
+import type { FilePart, Json, Message, Usage } from './messages.ts';
 
 /** A tool as a model sees it: a legal, unique name and the JSON Schema of its arguments. */
 export interface ToolSpec {
@@ -7,23 +7,28 @@ export interface ToolSpec {
   schema: { [key: string]: Json };
 }
 
+/** The content of a file that a message names. Rejects when it cannot be had, and on abort with the signal's reason. */
+export type LoadFile = (file: FilePart, signal: AbortSignal) => Promise<Uint8Array>;
+
 export interface ModelRequest {
   system: string;
   messages: readonly Message[];
   /** The same array for every step whose tools are the same, so that adapters may cache what they make of it. */
   tools: readonly ToolSpec[];
+  /** Absent: files are shown by name only. */
+  load?: LoadFile;
 }
 
 /**
  * What a model says, in the order in which it says it. `tool_call` comes whole: `args` is the JSON text as the model
  * wrote it, which may be broken or empty. `metadata` (a signature) ends a reasoning part; its text may be empty.
- * `restart` makes everything since the call's start void: the answer begins anew.
+ * A warning's `data` is for programs. `restart` makes everything since the call's start void: the answer begins anew.
  */
 export type ModelPart =
   | { type: 'text'; text: string }
   | { type: 'reasoning'; text: string; metadata?: Json }
   | { type: 'tool_call'; id: string; name: string; args: string }
-  | { type: 'warning'; code: string; message: string }
+  | { type: 'warning'; code: string; message: string; data?: { [key: string]: Json } }
   | { type: 'restart' };
 
 export type FinishReason = 'stop' | 'tool_calls' | 'length' | 'content_filter';

@@ -37,7 +37,9 @@ export async function newMessages(
 
 function toSpoken(entry: Entry): Spoken[] {
   if (entry.kind === 'user') {
-    return entry.body.parts.map((part) => ({ role: 'user', content: part.type === 'text' ? part.text : '' }));
+    const texts = entry.body.parts.filter((part) => part.type === 'text').map((part) => part.text);
+    // A message of files alone is one all the same: it parts the answers around it.
+    return (texts.length ? texts : ['']).map((content) => ({ role: 'user', content }));
   }
   const content = entry.kind === 'assistant' ? textOf(entry.body.parts) : '';
   return content ? [{ role: 'assistant', content }] : [];
@@ -58,7 +60,8 @@ function toTurns(spoken: readonly Spoken[]): Turn[] {
 function isSame(sent: Turn, known: Turn): boolean {
   const answer = sent.answers.join('');
   const isAnswer = answer === known.answers.join('') || answer === (known.answers.at(-1) ?? '');
-  return isAnswer && JSON.stringify(sent.said) === JSON.stringify(known.said);
+  const [said, before] = [sent, known].map((turn) => JSON.stringify(turn.said.filter((text) => text !== '')));
+  return isAnswer && said === before;
 }
 
 /** Entries as people read them: results of parallel calls in the order of the calls. */

@@ -2,13 +2,25 @@
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import type { Caller } from '../access/identity.ts';
-import type { Submission, UserBody } from '../kernel/index.ts';
+import { toFileName } from '../files/name.ts';
+import type { FilePart, Submission } from '../kernel/index.ts';
+import type { Files } from '../store/files.ts';
 import type { ServerParts } from './context.ts';
 import { serverError } from './errors.ts';
 import { newMessages } from './messages.ts';
 
 const id = z.string().min(1).max(200);
 const content = z.string().max(4_000_000);
+
+/** What POST /files answered may be sent as it is; only `id` and `name` count. */
+const file = z
+  .strictObject({
+    id,
+    name: z.string().max(1000).optional(),
+    mime: z.string().optional(),
+    bytes: z.number().optional(),
+  })
+  .transform(({ id, name }) => ({ id, ...(name !== undefined && { name }) }));
 
 export const chatRequest = z.strictObject({
   conversationId: id.optional(),
@@ -19,6 +31,7 @@ export const chatRequest = z.strictObject({
     .min(1)
     .max(10_000)
     .optional(),
+  files: z.array(file).max(20).optional(),
   modelName: z.string().min(1).max(200).optional(),
   agent: z.string().min(1).max(200).optional(),
   output: z.record(z.string(), z.json()).optional(),
@@ -39,7 +52,7 @@ interface Sent {
 
 /** Throws for what cannot be a run, before anything is recorded. */
 export async function toSubmission(
-  { resolve, conversations }: Pick<ServerParts, 'resolve' | 'conversations'>,
+  { resolve, conversations, files }: Pick<ServerParts, 'resolve' | 'conversations' | 'files'>,
   { caller, request, key }: Sent,
 ): Promise<Omit<Submission, 'worker'>> {
   const { agent, modelName, output, expectedVersion } = request;
@@ -47,18 +60,21 @@ export async function toSubmission(
     throw serverError('invalid_request', 'Idempotency-Key: must be 1 to 200 visible ASCII characters');
   }
   const home = { ...caller, conversation: conversationOf(request, key) };
-  const message = await toMessage(request, async () => {
+  const texts = await toTexts(request, async () => {
     // Of a repeated message the history has its first attempt already: it was compared then.
     const isRepeated = key !== undefined && (await conversations.runOf(home, key)) !== undefined;
     return isRepeated ? null : await conversations.entries(home, { after: 0, limit: 100_000 });
   });
   const options = { ...(modelName !== undefined && { modelName }), ...(output && { output }) };
   const chosen = resolve({ ...(agent !== undefined && { agent }), ...options });
-  const digest = digestOf([message.parts, modelName ?? null, agent ?? null, output ?? null]);
+  const parts = texts.map((text) => ({ type: 'text' as const, text }));
+  // As the client sent it: a file may have got another name since the first attempt.
+  const sent = [parts, modelName ?? null, agent ?? null, output ?? null];
+  const digest = digestOf(request.files?.length ? [...sent, request.files] : sent);
   return {
     ...home,
     run: crypto.randomUUID(),
-    message,
+    message: { parts: [...parts, ...(await toFileParts(files, caller, request.files))] },
     request: { ...chosen, ...options },
     ...(expectedVersion !== undefined && { expected: expectedVersion }),
     ...(key !== undefined && { idempotency: { key, digest } }),
@@ -76,14 +92,29 @@ function conversationOf({ conversationId, sessionId }: ChatRequest, key: string 
   return named ?? `c-${key === undefined ? crypto.randomUUID() : digestOf(key).slice(0, 32)}`;
 }
 
-async function toMessage(request: ChatRequest, history: Parameters<typeof newMessages>[1]): Promise<UserBody> {
-  const { query, messages } = request;
-  if ((query === undefined) === (messages === undefined)) {
+async function toTexts(request: ChatRequest, history: Parameters<typeof newMessages>[1]): Promise<string[]> {
+  const { query, messages, files = [] } = request;
+  if (query !== undefined && messages) throw serverError('invalid_request', 'Send either "query" or "messages".');
+  if (query === undefined && !messages && !files.length) {
     throw serverError('invalid_request', 'Send either "query" or "messages".');
   }
-  const texts = messages ? await newMessages(messages, history) : [query!];
-  if (texts.every((text) => text.trim() === '')) throw serverError('invalid_request', 'query: the message is empty');
-  return { parts: texts.map((text) => ({ type: 'text', text })) };
+  const texts = messages ? await newMessages(messages, history) : query === undefined ? [] : [query];
+  const isEmpty = texts.every((text) => text.trim() === '');
+  if (isEmpty && !files.length) throw serverError('invalid_request', 'query: the message is empty');
+  return isEmpty ? [] : texts;
+}
+
+/** Throws `server.file_not_found` for a file that the caller does not have. */
+async function toFileParts(files: Files, caller: Caller, wanted: ChatRequest['files'] = []): Promise<FilePart[]> {
+  const found = await files.find(
+    caller,
+    wanted.map((file) => file.id),
+  );
+  return wanted.map(({ id, name }) => {
+    const file = found.get(id);
+    if (!file) throw serverError('file_not_found', `files: there is no file ${JSON.stringify(id.slice(0, 64))}.`);
+    return { type: 'file', ...file, ...(name !== undefined && { name: toFileName(name) }) };
+  });
 }
 
 function digestOf(value: unknown): string {

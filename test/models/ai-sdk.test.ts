@@ -1,9 +1,5 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { basename } from 'node:path';
-import { json } from 'node:stream/consumers';
 import { inspect } from 'node:util';
 import type { LanguageModelV4, LanguageModelV4CallOptions, LanguageModelV4StreamPart } from '@ai-sdk/provider';
 import { describe, expect, it } from 'vitest';
@@ -16,6 +12,8 @@ import { encodePrompt } from '../../src/models/ai-sdk-encode.ts';
 import type { AiSdkConfig } from '../../src/models/ai-sdk.ts';
 import { createAiSdkModel, createPackageModel } from '../../src/models/ai-sdk.ts';
 import type { PackageKind } from '../../src/models/ai-sdk-packages.ts';
+import type { Event, Reply } from './messages-server.ts';
+import { begin, block, createMessagesServer, end, open, refuse, stream, textBlock } from './messages-server.ts';
 
 const KEY = 'sk-ant-verysecret0123456789';
 const user = (text: string): Message => ({ role: 'user', parts: [{ type: 'text', text }] });
@@ -29,62 +27,6 @@ async function ask(model: Model, what = request, signal = new AbortController().
     return { parts, finish: undefined, error };
   }
 }
-
-type Body = { system?: unknown; messages: unknown; tools?: unknown };
-type Reply = (response: ServerResponse) => void;
-
-/** Speaks Anthropic's messages protocol as far as the script goes; the last reply is given again and again. */
-async function createMessagesServer(...replies: Reply[]) {
-  const requests: { body: Body; headers: IncomingHttpHeaders; path?: string; port?: number; isClosed: boolean }[] = [];
-  const answer = async (incoming: IncomingMessage, response: ServerResponse) => {
-    const body = (await json(incoming)) as Body;
-    const seen = { body, headers: incoming.headers, path: incoming.url, port: incoming.socket.remotePort };
-    const index = requests.push({ ...seen, isClosed: false }) - 1;
-    response.on('close', () => (requests[index]!.isClosed = !response.writableFinished));
-    replies[Math.min(index, replies.length - 1)]!(response);
-  };
-  const server = createServer((incoming, response) => void answer(incoming, response));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
-  const close = () => (server.closeAllConnections(), server[Symbol.asyncDispose]());
-  return { url, requests, [Symbol.asyncDispose]: close };
-}
-
-type Event = { type: string } & Record<string, unknown>;
-
-const usage = { input_tokens: 7, output_tokens: 1, cache_read_input_tokens: 3 };
-const message = { id: 'm1', type: 'message', model: 'claude-x-1', role: 'assistant', content: [], usage };
-const begin: Event = { type: 'message_start', message };
-const block = (index: number, content_block: object, ...deltas: object[]): Event[] => [
-  { type: 'content_block_start', index, content_block },
-  ...deltas.map((delta) => ({ type: 'content_block_delta', index, delta })),
-  { type: 'content_block_stop', index },
-];
-const textBlock = (index: number, ...texts: string[]) =>
-  block(index, { type: 'text', text: '' }, ...texts.map((text) => ({ type: 'text_delta', text })));
-const end = (stop_reason = 'end_turn'): Event[] => [
-  { type: 'message_delta', delta: { stop_reason, stop_sequence: null }, usage: { output_tokens: 5 } },
-  { type: 'message_stop' },
-];
-const toBody = (events: Event[]) =>
-  events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join('');
-
-function open(response: ServerResponse, events: Event[]): void {
-  response.writeHead(200, { 'content-type': 'text/event-stream' });
-  response.write(toBody(events));
-}
-const stream =
-  (...events: Event[]): Reply =>
-  (response) => {
-    open(response, events);
-    response.end();
-  };
-const refuse =
-  (status: number, type: string, message: string, headers = {}): Reply =>
-  (response) => {
-    response.writeHead(status, { 'content-type': 'application/json', ...headers });
-    response.end(JSON.stringify({ type: 'error', error: { type, message } }));
-  };
 
 const modelAt = (baseUrl: string, limits: AiSdkConfig['limits'] = {}, kind: PackageKind = 'anthropic'): Model =>
   createPackageModel({ kind, name: 'm', model: 'claude-sonnet-4-5', provider: kind, apiKey: KEY, baseUrl, limits });
@@ -366,7 +308,11 @@ describe('a prompt', () => {
     user('a'),
     said([thought('old', { anthropic: { signature: 's' } }), thought('half'), { type: 'text', text: 'b' }]),
     user('c'),
-    said([thought('new'), { type: 'tool_call', id: '1', name: 'no such', args: null, raw: '{' }]),
+    said([
+      thought('new'),
+      { type: 'tool_call', id: '1', name: 'no such', args: null, raw: '{' },
+      { type: 'tool_call', id: '2', name: 'f', args: {} },
+    ]),
     { role: 'tool', call: '1', name: 'no such', result: 'bad', isError: true },
     { role: 'tool', call: '2', name: 'f', result: { bad: true }, isError: true },
     said([thought('only')]),
@@ -390,7 +336,7 @@ describe('a prompt', () => {
     const prompt = encode();
     const result = { type: 'tool-result', toolCallId: '1', toolName: 'no_such' };
     expect(prompt.slice(4).map(({ content }) => content)).toMatchObject([
-      [{ type: 'tool-call', toolCallId: '1', toolName: 'no_such', input: {} }],
+      [{ type: 'tool-call', toolCallId: '1', toolName: 'no_such', input: {} }, { toolCallId: '2' }],
       [{ ...result, output: { type: 'error-text', value: 'bad' } }],
       [{ toolCallId: '2', output: { type: 'error-json', value: { bad: true } } }],
       [{ type: 'text', text: '[file x y (text/plain, 3 bytes)]' }],

@@ -12,6 +12,9 @@ import { allowAll } from '../../src/kernel/index.ts';
 import type { Database } from '../../src/store/database.ts';
 import { tables } from '../../src/store/migrations/0001-core.ts';
 import { functions } from '../../src/store/migrations/0001-functions.ts';
+import { fileTables } from '../../src/store/migrations/0002-files.ts';
+import { feedColumns } from '../../src/store/migrations/0003-feed.ts';
+import { transcriptColumns } from '../../src/store/migrations/0004-transcripts.ts';
 import { migrate } from '../../src/store/migrations/index.ts';
 import { copyTemplate } from '../../src/testing/store.ts';
 import { createTemporaryPostgres } from '../../src/testing/postgres.ts';
@@ -52,6 +55,9 @@ export interface Reply {
   body: Record<string, never> & { error?: { code: string; message: string; hint: string } };
 }
 
+/** Where no Ollama is: a server that finds a real one would ask it. */
+export const NOBODY = '127.0.0.1:1';
+
 export type Backend = 'embedded' | 'postgres';
 
 /** PostgreSQL where HOMARD_TEST_POSTGRES names one. */
@@ -60,7 +66,7 @@ export const backends: Backend[] = process.env.HOMARD_TEST_POSTGRES ? ['embedded
 /** Made once a machine for the schema of this very code. */
 export const schemaTemplate = {
   key: createHash('sha256')
-    .update(JSON.stringify([tables, functions]))
+    .update(JSON.stringify([tables, functions, fileTables, feedColumns, transcriptColumns]))
     .digest('hex')
     .slice(0, 12),
   prepare: (database: Database) => migrate(database.kysely),
@@ -80,12 +86,12 @@ export async function createTestServer(backend: Backend, input: HomardInput = {}
   let address = '';
 
   async function start(more: HomardInput): Promise<void> {
-    const { config, ...rest } = { ...input, ...more };
+    const { config, environment, ...rest } = { ...input, ...more };
     homard = await createHomard({
       identity,
       policy: allowAll,
-      environment: {},
       ...rest,
+      environment: { OLLAMA_HOST: NOBODY, ...environment },
       config: { ...config, data: folder },
       ...(postgres && { database: postgres.url }),
     });

@@ -54,7 +54,8 @@ export function chatRoutes(parts: ServerParts): Hono<ServerEnvironment> {
 const MODEL_FAILURES = new Set(['run.empty_answer', 'run.output_invalid']);
 
 /** A run that failed is told with a status that a client without SSE understands. */
-function statusOf(code: string): 502 | 504 | 500 {
+function statusOf(code: string): 400 | 502 | 504 | 500 {
+  if (code === 'models.file_unsupported') return 400;
   if (code.startsWith('models.timeout') || code === 'run.timeout') return 504;
   return code.startsWith('models.') || MODEL_FAILURES.has(code) ? 502 : 500;
 }
