@@ -25,14 +25,17 @@ const again = { before: 'retry', after: 'restart' } as const;
 const next = { before: 'next', after: 'next', isHostIll: false } as const;
 const end = { before: 'end', after: 'end', isHostIll: false } as const;
 
-type Kind = keyof (typeof modelsError)['kinds'] | 'host_down';
+type Kind = keyof (typeof modelsError)['kinds'];
 
 /** A full table: a new kind of error does not compile without its row. */
 export const errorRules: Record<Kind, Rule> = {
   bad_request: { class: 'request', ...end },
   context_length: { class: 'request', ...end },
+  // Another model may take it; where none does, the first one's refusal is told.
+  file_unsupported: { class: 'request', ...next },
   not_found: { class: 'request', ...next },
   not_configured: { class: 'auth', ...next },
+  package_missing: { class: 'auth', ...next },
   auth: { class: 'auth', ...next },
   quota: { class: 'quota', ...next },
   // The host is well, and says itself when it may be asked again; other models and keys are not concerned.

@@ -1,5 +1,7 @@
 // The provider packages, each loaded when a host of its kind is first asked.
 import type { LanguageModelV4 } from '@ai-sdk/provider';
+import { modelsError, toProviderError } from './errors.ts';
+import { parseJson } from './json.ts';
 import { nodeFetch } from './node-fetch.ts';
 
 /** Kind of a host -> its own base URL, and the package that speaks its protocol. */
@@ -29,6 +31,10 @@ export const packageKinds = Object.keys(packages) as PackageKind[];
 export const packageBaseUrl = (kind: PackageKind): string => packages[kind].baseUrl;
 
 export interface PackageSettings {
+  /** Named in errors. */
+  provider: string;
+  /** Never shown in errors. */
+  secrets: readonly string[];
   baseURL: string;
   apiKey: string;
   headers: Record<string, string>;
@@ -36,6 +42,20 @@ export interface PackageSettings {
 
 /** Rejects as `import` does where the package is not installed. */
 export async function loadPackage(kind: PackageKind, id: string, settings: PackageSettings): Promise<LanguageModelV4> {
+  const { provider, secrets, ...rest } = settings;
   const create = await packages[kind].load();
-  return create({ ...settings, fetch: nodeFetch })(id);
+  return create({ ...rest, fetch: toStreamFetch(provider, secrets) })(id);
+}
+
+/** A stream is asked for. One JSON text or a page instead is a refusal, which the packages take for an empty answer. */
+function toStreamFetch(provider: string, secrets: readonly string[]): typeof globalThis.fetch {
+  return async (input, init) => {
+    const response = await nodeFetch(input, init);
+    const type = response.headers.get('content-type') ?? '';
+    if (!response.ok || !/^(?:text\/html|application\/json)\b/i.test(type)) return response;
+    const text = await response.text();
+    const body = parseJson(text);
+    if (body !== undefined) throw toProviderError({ provider, body, secrets });
+    throw modelsError('stream_invalid', `${provider} answered with a web page.`);
+  };
 }

@@ -5,23 +5,23 @@ import type {
   LanguageModelV4StreamPart,
   LanguageModelV4Usage,
 } from '@ai-sdk/provider';
-import { AgentError, defineErrors, messageOf } from '../kernel/errors.ts';
 import type { Json, Usage } from '../kernel/messages.ts';
 import { noUsage } from '../kernel/messages.ts';
 import type { FinishReason, Model, ModelFinish, ModelPart, ModelRequest } from '../kernel/model.ts';
 import type { ReasoningMode } from './ai-sdk-encode.ts';
-import { defaultReasoning, encodePrompt, encodeTools } from './ai-sdk-encode.ts';
-import { mask, modelsError, toProviderError } from './errors.ts';
-import { isRecord, parseJson } from './json.ts';
+import { defaultReasoning, encodePrompt, encodeTools, withCacheMarks } from './ai-sdk-encode.ts';
+import type { ModelLimits, Watch } from './clock.ts';
+import { defaultModelLimits, startWatch } from './clock.ts';
+import { toError } from './ai-sdk-errors.ts';
+import { faultOf, modelsError } from './errors.ts';
+import { toFinishReason } from './finish.ts';
+import type { FileHost, FileKind, ShownFiles } from './files.ts';
+import { askWithFiles, defaultFiles, hasFiles } from './files.ts';
+import { isRecord } from './json.ts';
 import type { PackageKind } from './ai-sdk-packages.ts';
 import { loadPackage } from './ai-sdk-packages.ts';
-import { networkReasons, reasonOf, toWait } from './node-fetch.ts';
-import type { ModelLimits } from './openai-wire.ts';
-import { defaultModelLimits } from './openai-wire.ts';
-
-export const packageError = defineErrors('models', {
-  package_missing: { status: 502, hint: 'Install the package and start again, or choose another model.' },
-});
+import type { SchemaDialect } from './schema-dialect.ts';
+import { dialectOf, isSchemaRefusal } from './schema-dialect.ts';
 
 export interface AiSdkConfig {
   /** The model itself, or what loads it when it is first asked. */
@@ -34,6 +34,12 @@ export interface AiSdkConfig {
   /** Never shown in errors: keys and header values. */
   secrets?: readonly string[];
   reasoning?: ReasoningMode;
+  /** What the host takes beside text. Default: by the provider's name. */
+  files?: readonly FileKind[];
+  /** What the host takes of JSON Schema; packages lower it themselves where need be. Default: by the provider's name. */
+  schemas?: SchemaDialect | undefined;
+  /** Marks for Anthropic's prompt cache. Default: where the provider's name says Anthropic. */
+  hasCacheMarks?: boolean;
 }
 
 /** Fails with the same `models.*` errors and keeps the same time limits as a model over HTTP (openai-wire.ts). */
@@ -41,6 +47,15 @@ export function createAiSdkModel(config: AiSdkConfig): Model {
   const { name, provider, secrets = [], reasoning = defaultReasoning(provider) } = config;
   const limits = { ...defaultModelLimits, ...config.limits };
   const load = toLoader(config.model);
+  const reading: Reading['config'] = {
+    host: { provider, name, takes: config.files ?? defaultFiles(provider) },
+    reasoning,
+    hasCacheMarks: config.hasCacheMarks ?? /anthropic/i.test(provider),
+    schemas: config.schemas ?? (/anthropic/i.test(provider) ? 'anthropic' : 'openai'),
+    refuse(error) {
+      throw toError(error, { provider, secrets, hasBegun: false });
+    },
+  };
   return {
     name,
     async call(request, signal, on) {
@@ -52,20 +67,17 @@ export function createAiSdkModel(config: AiSdkConfig): Model {
         stopped.reject(error);
         inner.abort(error);
       };
-      const abort = () => stop(signal.reason as Error);
-      const clock = startClock(limits, (kind) => stop(late(kind, provider, limits)));
-      signal.addEventListener('abort', abort, { once: true });
+      const watch = startWatch({ provider, limits, signal }, { abort: stop, late: stop });
       try {
-        return await Promise.race([stopped.promise, read({ load, request, reasoning, inner, answer, clock })]);
+        return await Promise.race([stopped.promise, read({ load, request, config: reading, inner, answer, watch })]);
       } catch (error) {
         // An AgentError of ours and the caller's reason pass; whatever the package throws is sorted.
         const own = inner.signal.aborted ? (inner.signal.reason as Error) : undefined;
-        const failure = own ?? toError(error, { provider, secrets, hasBegun: answer.hasBegun });
+        const failure = own ?? toError(error, { provider, secrets, hasBegun: answer.isOpen });
         inner.abort(failure);
         throw failure;
       } finally {
-        clock.stop();
-        signal.removeEventListener('abort', abort);
+        watch.stop();
       }
     },
   };
@@ -86,22 +98,46 @@ function toLoader(model: AiSdkConfig['model']): () => Promise<LanguageModelV4> {
 interface Reading {
   load: () => Promise<LanguageModelV4>;
   request: ModelRequest;
-  reasoning: ReasoningMode;
+  config: {
+    host: FileHost;
+    reasoning: ReasoningMode;
+    hasCacheMarks: boolean;
+    schemas: SchemaDialect;
+    /** Throws what the package threw before the answer as an error of ours. */
+    refuse: (error: unknown) => never;
+  };
   inner: AbortController;
   answer: ReturnType<typeof createAnswer>;
-  clock: { heard(): void };
+  watch: Watch;
 }
 
-async function read({ load, request, reasoning, inner, answer, clock }: Reading): Promise<ModelFinish> {
+async function read({ load, request, config, inner, answer, watch }: Reading): Promise<ModelFinish> {
+  const { host, reasoning, hasCacheMarks, schemas, refuse } = config;
   const model = await load();
   const { signal } = inner;
   signal.throwIfAborted();
-  const { stream } = await model.doStream({
-    prompt: encodePrompt(request, reasoning),
-    ...(request.tools.length && { tools: encodeTools(request.tools), toolChoice: { type: 'auto' as const } }),
-    abortSignal: signal,
-  });
-  const reader = stream.getReader();
+  const begin = async (files?: ShownFiles, dialect = schemas) => {
+    const prompt = encodePrompt(request, reasoning, files);
+    const { stream } = await model.doStream({
+      prompt: hasCacheMarks ? withCacheMarks(prompt) : prompt,
+      ...(request.tools.length && {
+        tools: encodeTools(request.tools, dialect),
+        toolChoice: { type: 'auto' as const },
+      }),
+      abortSignal: signal,
+    });
+    config.schemas = dialect;
+    return stream.getReader();
+  };
+  const ask = (files?: ShownFiles) =>
+    begin(files).catch((error: unknown) => {
+      if (schemas === 'plain' || !request.tools.length || !isSchemaRefusal(error)) throw error;
+      return begin(files, 'plain');
+    });
+  const reader = hasFiles(request)
+    ? await askWithFiles(request, { host, signal, ask: (files) => ask(files).catch(refuse) })
+    : await ask();
+  answer.isOpen = true;
   const cancel = () => void reader.cancel(signal.reason).catch(() => undefined);
   // A model that does not listen to the signal is let go of all the same.
   signal.addEventListener('abort', cancel, { once: true });
@@ -110,7 +146,7 @@ async function read({ load, request, reasoning, inner, answer, clock }: Reading)
     const { done, value } = await reader.read();
     signal.throwIfAborted();
     if (done) return answer.end();
-    if (answer.take(value)) clock.heard();
+    if (answer.take(value)) watch.heard();
     if (!answer.isFinished) continue;
     drain(reader, inner);
     return answer.end();
@@ -211,7 +247,7 @@ function createAnswer({ provider, secrets, on }: AnswerConfig) {
         usage = toUsage(part.usage);
         return true;
       case 'error':
-        throw toError(part.error, { provider, secrets, hasBegun });
+        throw toError(part.error, { provider, secrets, hasBegun: true });
       default:
         return false;
     }
@@ -221,9 +257,8 @@ function createAnswer({ provider, secrets, on }: AnswerConfig) {
     get isFinished() {
       return finish !== undefined;
     },
-    get hasBegun() {
-      return hasBegun;
-    },
+    /** The host began to answer, if only with its headers. */
+    isOpen: false,
     take(part: LanguageModelV4StreamPart): boolean {
       const isSome = sort(part);
       hasBegun ||= isSome;
@@ -231,16 +266,14 @@ function createAnswer({ provider, secrets, on }: AnswerConfig) {
     },
     end(): ModelFinish {
       flush();
-      const said = mask(finish?.raw?.slice(0, 80) ?? '', secrets);
+      const said = finish?.raw ?? '';
       if (!finish || finish.unified === 'interrupted' || (finish.unified === 'other' && !said)) {
         const what = hasBegun ? 'ended its answer without saying that it is complete' : 'ended without an answer';
         throw modelsError('stream_cut', `${provider} ${what}.`);
       }
-      const reason = reasons[finish.unified];
-      if (!reason) {
-        const kind = failures[said.toLowerCase()] ?? (finish.unified === 'error' ? 'unavailable' : 'error');
-        throw modelsError(kind, `${provider} broke the answer off${said && `: ${said}`}.`);
-      }
+      // "other" is a word that the package does not know, but we may.
+      const word = finish.unified === 'error' && !faultOf(said) ? 'error' : said;
+      const reason = reasons[finish.unified] ?? toFinishReason(word, { provider, secrets });
       const isWhole = reason === 'stop' || reason === 'tool_calls';
       return {
         reason: isWhole ? (hasCalls ? 'tool_calls' : 'stop') : reason,
@@ -258,14 +291,6 @@ const reasons: Record<string, FinishReason | undefined> = {
   'content-filter': 'content_filter',
 };
 
-/** Reasons of the provider that mean a fault of the host, as in openai-stream.ts. */
-const failures: Record<string, 'overloaded' | 'unavailable' | 'stream_cut' | undefined> = {
-  insufficient_system_resource: 'overloaded',
-  network_error: 'unavailable',
-  abort: 'stream_cut',
-  aborted: 'stream_cut',
-};
-
 function toUsage({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {
   const { total, noCache, cacheRead, cacheWrite } = inputTokens;
   return {
@@ -274,101 +299,6 @@ function toUsage({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {
     reasoningTokens: outputTokens.reasoning ?? 0,
     cachedTokens: cacheRead ?? 0,
   };
-}
-
-interface ErrorContext {
-  provider: string;
-  secrets: readonly string[];
-  hasBegun: boolean;
-}
-
-/** By shape: an error may come from another copy of the package, or be no Error at all. */
-function toError(error: unknown, { provider, secrets, hasBegun }: ErrorContext): AgentError {
-  if (error instanceof AgentError) return error;
-  const missing = missingPackage(error);
-  if (missing) {
-    const hint = `Run \`npm install ${missing}\` and start again, or choose another model.`;
-    return packageError('package_missing', `Models of ${provider} need the package ${missing}.`, { hint });
-  }
-  if (!isRecord(error)) return toProviderError({ provider, body: error, secrets });
-  const name = typeof error.name === 'string' ? error.name : '';
-  const status = typeof error.statusCode === 'number' ? error.statusCode : undefined;
-  if (status !== undefined && status >= 400) {
-    const retryAfterMs = toWait(error.responseHeaders);
-    const wait = retryAfterMs !== undefined && { retryAfterMs };
-    if (error.responseHeaders === undefined && error.responseBody === undefined) {
-      // Reported inside a 200.
-      return toProviderError({ provider, secrets, body: { message: error.message, type: error.type, status } });
-    }
-    const text = typeof error.responseBody === 'string' ? error.responseBody : '';
-    return toProviderError({ provider, status, secrets, body: parseJson(text) ?? (text || error.message), ...wait });
-  }
-  const reason = reasonOf(error);
-  if (reason === 'ERR_INVALID_CHAR') {
-    return modelsError('auth', `The key or a header for ${provider} holds a character that cannot be sent.`);
-  }
-  if (reason && hasBegun) {
-    return modelsError('stream_cut', `${provider} closed the connection in the middle of its answer.`);
-  }
-  if (reason) {
-    const data = { provider, reason };
-    return modelsError('network', `${provider} cannot be reached: ${networkReasons[reason] ?? reason}.`, { data });
-  }
-  if (name === 'AI_LoadAPIKeyError') return modelsError('auth', `${provider} has no key.`);
-  if (!(error instanceof Error) && !name) return toProviderError({ provider, body: error, secrets });
-  const text = mask(messageOf(error).slice(0, 300), secrets);
-  const isUnread = status !== undefined || /JSONParse|TypeValidation|EmptyResponseBody|InvalidResponse/.test(name);
-  if (isUnread) {
-    const hint = 'Check that the base URL of this host is that of its own protocol.';
-    return modelsError('stream_invalid', `The answer of ${provider} cannot be read: ${text}`, { hint });
-  }
-  return modelsError('error', `${provider} failed: ${text}`);
-}
-
-function missingPackage(error: unknown): string | undefined {
-  if (!isRecord(error) || error.code !== 'ERR_MODULE_NOT_FOUND') return undefined;
-  return /'(@ai-sdk\/[\w-]+)'/.exec(messageOf(error))?.[1];
-}
-
-type Late = 'timeout_first' | 'timeout_idle' | 'timeout_total';
-
-/** One timer for all three limits, as in openai-wire.ts. */
-function startClock(limits: ModelLimits, expire: (kind: Late) => void) {
-  const begun = performance.now();
-  let last: number | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  const until = () => {
-    const quiet = last === undefined ? begun + limits.firstTokenMs : last + limits.idleMs;
-    return Math.min(quiet, begun + limits.totalMs);
-  };
-  const check = () => {
-    const now = performance.now();
-    if (now < until()) arm();
-    else if (now >= begun + limits.totalMs) expire('timeout_total');
-    else expire(last === undefined ? 'timeout_first' : 'timeout_idle');
-  };
-  const arm = () => {
-    clearTimeout(timer);
-    timer = setTimeout(check, Math.min(Math.ceil(until() - performance.now()), 2 ** 31 - 1));
-  };
-  arm();
-  return {
-    heard(): void {
-      const isFirst = last === undefined;
-      last = performance.now();
-      if (isFirst) arm();
-    },
-    stop: () => clearTimeout(timer),
-  };
-}
-
-function late(kind: Late, provider: string, limits: ModelLimits): AgentError {
-  const messages = {
-    timeout_first: `${provider} did not begin to answer within ${limits.firstTokenMs / 1000} s.`,
-    timeout_idle: `${provider} was silent for ${limits.idleMs / 1000} s in the middle of its answer.`,
-    timeout_total: `${provider} did not end its answer within ${limits.totalMs / 1000} s.`,
-  };
-  return modelsError(kind, messages[kind], { data: { provider } });
 }
 
 export interface PackageModelConfig {
@@ -382,15 +312,39 @@ export interface PackageModelConfig {
   apiKey?: string;
   headers?: Record<string, string>;
   limits?: Partial<ModelLimits>;
+  /** What the host takes beside text. Default: by its kind. */
+  files?: readonly FileKind[] | undefined;
+  /** What the host takes of JSON Schema. Default: by its kind. */
+  schemas?: SchemaDialect | undefined;
 }
 
 /** Loads the kind's package with the first call, which fails with `models.package_missing` where it is not installed. */
-export function createPackageModel({ kind, model, baseUrl, apiKey, headers = {}, ...rest }: PackageModelConfig): Model {
+export function createPackageModel({
+  kind,
+  model,
+  baseUrl,
+  apiKey,
+  headers = {},
+  files,
+  schemas,
+  ...rest
+}: PackageModelConfig): Model {
+  const secrets = [...(apiKey ? [apiKey] : []), ...Object.values(headers)];
   // The key is never empty: the packages would look for one of their own in the environment.
   return createAiSdkModel({
     ...rest,
-    model: () => loadPackage(kind, model, { baseURL: baseUrl, apiKey: apiKey || 'none', headers }),
-    secrets: [...(apiKey ? [apiKey] : []), ...Object.values(headers)],
+    model: () =>
+      loadPackage(kind, model, {
+        provider: rest.provider,
+        secrets,
+        baseURL: baseUrl,
+        apiKey: apiKey || 'none',
+        headers,
+      }),
+    secrets,
     reasoning: defaultReasoning(kind),
+    files: files ?? defaultFiles(kind),
+    schemas: schemas ?? dialectOf({ provider: kind, baseUrl, model }),
+    hasCacheMarks: kind === 'anthropic',
   });
 }

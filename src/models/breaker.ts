@@ -1,19 +1,32 @@
 // One breaker a host: after some failures in a row nobody waits for it any more, until one call finds it well again.
-import { AgentError, defineErrors, messageOf } from '../kernel/errors.ts';
+import * as z from 'zod';
+import type { AgentError } from '../kernel/errors.ts';
+import { messageOf } from '../kernel/errors.ts';
 import type { Model } from '../kernel/model.ts';
 import { ruleOf } from './actions.ts';
+import { modelsError } from './errors.ts';
 
-const breakerError = defineErrors('models', {
-  host_down: { status: 503, hint: 'Try again later, or choose another model.', retryable: true },
-});
+const defaults = { failures: 5, coolDownMs: 30_000 };
 
-export interface BreakerConfig {
+/** The `breaker:` key of the models' configuration. */
+export const breakerConfig = z
+  .strictObject({
+    failures: z
+      .int()
+      .min(1)
+      .default(defaults.failures)
+      .describe('Failures of a host in a row after which nobody waits for it any more. Default 5.'),
+    coolDownMs: z
+      .int()
+      .min(1)
+      .default(defaults.coolDownMs)
+      .describe('Milliseconds until one call finds out whether it is well again. Default 30000.'),
+  })
+  .prefault({});
+
+export interface BreakerConfig extends Partial<z.output<typeof breakerConfig>> {
   /** Named in the error. */
   host: string;
-  /** Failures in a row that open the breaker. Default 5. */
-  failures?: number;
-  /** Milliseconds until one call is let through again. Default 30,000. */
-  coolMs?: number;
   /** Milliseconds since 1970. */
   now?: () => number;
 }
@@ -31,7 +44,7 @@ export interface Breaker {
  * calls that were aborted, leave everything as it is: an illegal request must not take a host away from everybody.
  */
 export function createBreaker(config: BreakerConfig): Breaker {
-  const { host, failures = 5, coolMs = 30_000, now = Date.now } = config;
+  const { host, failures, coolDownMs, now = Date.now } = { ...defaults, ...config };
   let count = 0;
   let down: { since: number; until: number; why: string } | undefined;
   let isProbing = false;
@@ -45,7 +58,7 @@ export function createBreaker(config: BreakerConfig): Breaker {
         ? `${host} has been failing since ${from} and is not asked again until ${to}. The last error: ${why}`
         : `${host} has been failing since ${from}; since ${to} one call is finding out whether it is well again. The last error: ${why}`;
     const retryAfterMs = Math.max(until - now(), 0);
-    return breakerError('host_down', message, { data: { provider: host, since: from!, until: to!, retryAfterMs } });
+    return modelsError('host_down', message, { data: { provider: host, since: from!, until: to!, retryAfterMs } });
   }
 
   function failed(error: unknown, isProbe: boolean): void {
@@ -53,7 +66,7 @@ export function createBreaker(config: BreakerConfig): Breaker {
     count++;
     const since = down?.since ?? now();
     // Calls from before it opened come in late and say nothing new.
-    if (down ? isProbe : count >= failures) down = { since, until: now() + coolMs, why: messageOf(error) };
+    if (down ? isProbe : count >= failures) down = { since, until: now() + coolDownMs, why: messageOf(error) };
   }
 
   return {

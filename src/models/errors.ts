@@ -1,7 +1,7 @@
 // What can go wrong with a model, and how a provider's answer is sorted into that.
 import type { AgentError } from '../kernel/errors.ts';
 import { defineErrors } from '../kernel/errors.ts';
-import { isRecord } from './json.ts';
+import { isRecord, parseJson } from './json.ts';
 
 const again = 'Try again later, or choose another model.';
 
@@ -17,6 +17,7 @@ export const modelsError = defineErrors('models', {
   overloaded: { status: 503, hint: again, retryable: true },
   unavailable: { status: 502, hint: again, retryable: true },
   bad_request: { status: 502, hint: 'The provider refused the request: look at its message, or choose another model.' },
+  file_unsupported: { status: 400, hint: 'Choose a model that takes such files, or send what matters as text.' },
   context_length: {
     status: 502,
     hint: 'Start a new conversation, lower the window, or choose a model with a larger one.',
@@ -32,6 +33,8 @@ export const modelsError = defineErrors('models', {
     hint: 'Check that the base URL is that of an OpenAI-compatible API.',
     retryable: true,
   },
+  host_down: { status: 503, hint: again, retryable: true },
+  package_missing: { status: 502, hint: 'Install the package and start again, or choose another model.' },
   error: { status: 502, hint: again },
 });
 
@@ -64,6 +67,83 @@ export function toProviderError(failure: ProviderFailure): AgentError {
   const kind = classify(status, `${said.code} ${said.message}`.toLowerCase());
   return modelsError(kind, `${provider} ${what}${text ? `: ${text}` : ' without saying why.'}`, { data });
 }
+
+/** A refusal as it came over HTTP: its body as text, and headers of node or of a package. */
+export interface Refusal {
+  provider: string;
+  status: number;
+  text: string;
+  headers: unknown;
+  secrets: readonly string[];
+}
+
+export function toRefusal({ provider, status, text, headers, secrets }: Refusal): AgentError {
+  const retryAfterMs = toWait(headers);
+  const wait = retryAfterMs !== undefined && { retryAfterMs };
+  return toProviderError({ provider, status, body: parseJson(text) ?? text, secrets, ...wait });
+}
+
+/** Milliseconds that the host asks to wait: a number of them, of seconds, or a date. */
+function toWait(headers: unknown): number | undefined {
+  if (!isRecord(headers)) return undefined;
+  const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
+  if (exact >= 0) return exact;
+  const after = headers['retry-after'];
+  if (typeof after !== 'string' || !after) return undefined;
+  const seconds = Number(after);
+  const wait = Number.isNaN(seconds) ? Date.parse(after) - Date.now() : seconds * 1000;
+  return wait >= 0 ? Math.round(wait) : undefined;
+}
+
+/** What node's codes mean, for people. */
+const networkReasons: Record<string, string | undefined> = {
+  ECONNREFUSED: 'nothing listens there',
+  ENOTFOUND: 'there is no such host',
+  EAI_AGAIN: 'the name server does not answer',
+  ECONNRESET: 'the connection was closed',
+  ETIMEDOUT: 'the connection timed out',
+  EPROTO: 'it does not speak TLS there',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS there',
+};
+
+function toNetworkReason(code: string): string {
+  if (/CERT|SIGNATURE/.test(code)) return `its certificate is not trusted (${code})`;
+  if (code.startsWith('HPE_')) return `it does not speak HTTP there (${code})`;
+  return networkReasons[code] ?? code;
+}
+
+export interface NetworkFailure {
+  provider: string;
+  /** Host and port only: a path or a query may hold a secret. */
+  place?: string;
+  /** Node's own error; never one that holds the request. */
+  cause?: unknown;
+}
+
+/** What goes wrong on the way, by the code of node's own error. */
+export function toNetworkError(reason: string, { provider, place, cause }: NetworkFailure): AgentError {
+  if (reason === 'ERR_INVALID_CHAR') {
+    return modelsError('auth', `The key or a header for ${provider} holds a character that cannot be sent.`);
+  }
+  const at = place === undefined ? '' : ` at ${place}`;
+  const message = `${provider} cannot be reached${at}: ${toNetworkReason(reason)}.`;
+  return modelsError('network', message, { data: { provider, reason }, ...(cause !== undefined && { cause }) });
+}
+
+export const toCut = (provider: string): AgentError =>
+  modelsError('stream_cut', `${provider} closed the connection in the middle of its answer.`);
+
+/** Reasons to end an answer that mean a fault of the host: DeepSeek's, GLM's, and those of servers that were stopped. */
+const faults: Record<string, Kind | undefined> = {
+  insufficient_system_resource: 'overloaded',
+  network_error: 'unavailable',
+  error: 'unavailable',
+  abort: 'stream_cut',
+  aborted: 'stream_cut',
+};
+
+/** The error that a finish reason of a provider stands for; undefined for one that ends an answer well. */
+export const faultOf = (finish: string): Kind | undefined => faults[finish.toLowerCase()];
 
 interface Said {
   message: string;
@@ -130,6 +210,12 @@ const rules: { kind: Kind; statuses: (number | undefined)[]; words: RegExp }[] =
     words: /insufficient.?(quota|balance|credit|funds)|current quota|arrear|billing|credit balance|payment.required/,
   },
   {
+    kind: 'file_unsupported',
+    statuses: [400, 404, 415, 422],
+    words:
+      /unknown variant .?image_url|image_url.{0,40}(only supported|not supported|unsupported)|(unsupported|invalid) content type.{0,30}(image|file)|not support (the )?(image|vision|pdf|file|multimodal)s?\b|support image input|\b(image|pdf|file|multimodal)s? (input|content)s?.{0,20}not supported|\bimages are not supported|not a (multimodal|vision) model|at most 0 image/,
+  },
+  {
     kind: 'context_length',
     statuses: [400, 413, 422, undefined],
     words: /context.?length|context window|maximum context|prompt is too long|range of input length|input is too long/,
@@ -157,6 +243,7 @@ const byStatus: Record<number, Kind> = {
   404: 'not_found',
   408: 'unavailable',
   409: 'unavailable',
+  413: 'context_length',
   425: 'unavailable',
   429: 'rate_limited',
   503: 'overloaded',

@@ -34,17 +34,20 @@ export function createFailoverModel(models: readonly [Model, ...Model[]]): Model
   };
 }
 
-interface Step {
-  from: string;
-  to: string;
-  why: string;
+function fallback({ from, to, why }: { from: string; to: string; why: string }): ModelPart {
+  const message = `${from} cannot answer now: ${why} Going on with ${to}.`;
+  return { type: 'warning', code: 'model.fallback', message, data: { from, to, why } };
 }
 
-/** `from`, `to` and `why` are for programs; people read the message. */
-function fallback(step: Step): ModelPart {
-  const message = `${step.from} cannot answer now: ${step.why} Going on with ${step.to}.`;
-  const part = { type: 'warning' as const, code: 'model.fallback', message, ...step };
-  return part;
+/** A prefix of model names as people write it: in any case, with a star or without. */
+export const toPrefix = (text: string): string => text.trim().toLowerCase().replace(/\*$/, '');
+
+/** The fallbacks of the longest prefix that any of a model's names has. */
+export function fallbacksOf(table: Record<string, string[]>, names: string[]): string[] {
+  const rows = Object.entries(table).map(([prefix, list]) => [toPrefix(prefix), list] as const);
+  const fitting = rows.filter(([prefix]) => names.some((name) => name.toLowerCase().startsWith(prefix)));
+  const [, list = []] = fitting.sort(([a], [b]) => b.length - a.length)[0] ?? [];
+  return [...new Set(list.map((name) => name.trim()))];
 }
 
 /** The error of the model that was asked for, and in its message what became of the fallbacks. */

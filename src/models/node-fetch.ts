@@ -89,33 +89,16 @@ function toStream(response: IncomingMessage): ReadableStream<Uint8Array<ArrayBuf
   });
 }
 
-/** What node's codes mean, for people. */
-export const networkReasons: Record<string, string | undefined> = {
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'there is no such host',
-  EAI_AGAIN: 'the name server does not answer',
-  ECONNRESET: 'the connection was closed',
-  ETIMEDOUT: 'the connection timed out',
-};
-
 /** The code of node's own error, which packages wrap in errors of theirs. */
 export function reasonOf(error: unknown): string | undefined {
   for (let at = error, depth = 0; isRecord(at) && depth < 5; at = at.cause, depth++) {
-    if (at instanceof Error && typeof at.code === 'string' && /^(E[A-Z]|UND_ERR|[A-Z_]*CERT)/.test(at.code)) {
+    if (
+      at instanceof Error &&
+      typeof at.code === 'string' &&
+      /^(E[A-Z]|UND_ERR|HPE_|[A-Z_]*(CERT|SIGNATURE))/.test(at.code)
+    ) {
       return at.code;
     }
   }
   return undefined;
-}
-
-/** Milliseconds that the host asks to wait: a number of them, of seconds, or a date. */
-export function toWait(headers: unknown): number | undefined {
-  if (!isRecord(headers)) return undefined;
-  const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
-  if (exact >= 0) return exact;
-  const after = headers['retry-after'];
-  if (typeof after !== 'string' || !after) return undefined;
-  const seconds = Number(after);
-  const wait = Number.isNaN(seconds) ? Date.parse(after) - Date.now() : seconds * 1000;
-  return wait >= 0 ? Math.round(wait) : undefined;
 }

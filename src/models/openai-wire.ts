@@ -3,23 +3,16 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import * as http from 'node:http';
 import * as https from 'node:https';
 import { AgentError, messageOf } from '../kernel/errors.ts';
-import type { Model, ModelFinish, ModelPart } from '../kernel/model.ts';
-import { modelsError, toProviderError } from './errors.ts';
-import { parseJson } from './json.ts';
+import type { Model, ModelFinish, ModelPart, ModelRequest } from '../kernel/model.ts';
+import type { ModelLimits } from './clock.ts';
+import { defaultModelLimits, startWatch } from './clock.ts';
+import { modelsError, toCut, toNetworkError, toRefusal } from './errors.ts';
+import type { FileKind, ShownFiles } from './files.ts';
+import { askWithFiles, defaultFiles, hasFiles } from './files.ts';
 import { encodeRequest } from './openai-encode.ts';
 import { createOpenAIStream } from './openai-stream.ts';
-
-/** Milliseconds. Only parts of the answer count: comments, pings and empty chunks do not. */
-export interface ModelLimits {
-  /** From the call to the first part. */
-  firstTokenMs: number;
-  /** Between two parts. */
-  idleMs: number;
-  /** From the call to the end of the answer. */
-  totalMs: number;
-}
-
-export const defaultModelLimits: ModelLimits = { firstTokenMs: 120_000, idleMs: 60_000, totalMs: 15 * 60_000 };
+import type { SchemaDialect } from './schema-dialect.ts';
+import { dialectOf, isSchemaRefusal } from './schema-dialect.ts';
 
 export interface OpenAIWireConfig {
   /** Shown to people. */
@@ -34,31 +27,50 @@ export interface OpenAIWireConfig {
   limits?: Partial<ModelLimits>;
   /** Names the host in errors, for example "deepseek". */
   provider: string;
+  /** What the host takes beside text. Default: by the provider's name. */
+  files?: readonly FileKind[];
+  /** What the host takes of JSON Schema. Default: by names and address. */
+  schemas?: SchemaDialect | undefined;
 }
 
 /** A model of any OpenAI-compatible host. Throws `models.not_configured` for a base URL that is none. */
 export function createOpenAIWireModel(config: OpenAIWireConfig): Model {
+  const { provider } = config;
   const target = toTarget(config);
   let hasUsage = true;
-  let hasReasoning = config.provider === 'deepseek';
+  let hasReasoning = provider === 'deepseek';
+  let schemas = config.schemas ?? dialectOf(config);
+  const host = { provider, name: config.name, takes: config.files ?? defaultFiles(provider) };
+
+  async function ask(request: ModelRequest, listener: Listener, files?: ShownFiles): Promise<ModelFinish> {
+    let isCorrected = false;
+    let isPlain = false;
+    for (let isFresh = false; ;) {
+      const [hadUsage, hadReasoning, dialect] = [hasUsage, hasReasoning, isPlain ? 'plain' : schemas];
+      const encoding = { model: config.model, hasUsage, hasReasoning, schemas: dialect, ...(files && { files }) };
+      const body = encodeRequest(request, encoding);
+      try {
+        const finish = await exchange({ ...target, isFresh }, body, listener);
+        schemas = dialect;
+        return finish;
+      } catch (error) {
+        if (error instanceof StaleSocket) isFresh = true;
+        else if (hadUsage && isAbout('stream_options', error)) hasUsage = false;
+        else if (!isCorrected && isAbout('reasoning_content', error)) {
+          hasReasoning = !hadReasoning;
+          isCorrected = true;
+        } else if (request.tools.length && dialect !== 'plain' && isSchemaRefusal(error)) isPlain = true;
+        else throw error;
+      }
+    }
+  }
+
   return {
     name: config.name,
-    async call(request, signal, on) {
-      let isCorrected = false;
-      for (let isFresh = false; ;) {
-        const [hadUsage, hadReasoning] = [hasUsage, hasReasoning];
-        const body = encodeRequest(request, { model: config.model, hasUsage, hasReasoning });
-        try {
-          return await exchange({ ...target, isFresh }, body, { signal, on });
-        } catch (error) {
-          if (error instanceof StaleSocket) isFresh = true;
-          else if (hadUsage && isAbout('stream_options', error)) hasUsage = false;
-          else if (!isCorrected && isAbout('reasoning_content', error)) {
-            hasReasoning = !hadReasoning;
-            isCorrected = true;
-          } else throw error;
-        }
-      }
+    call(request, signal, on) {
+      const listener = { signal, on };
+      if (!hasFiles(request)) return ask(request, listener);
+      return askWithFiles(request, { host, signal, ask: (files) => ask(request, listener, files) });
     },
   };
 }
@@ -126,8 +138,7 @@ function exchange(target: Target, body: string, { signal, on }: Listener): Promi
     const settle = (): boolean => {
       if (isSettled) return false;
       isSettled = true;
-      clock.stop();
-      signal.removeEventListener('abort', abort);
+      watch.stop();
       return true;
     };
     const close = (error: Error) => {
@@ -136,7 +147,6 @@ function exchange(target: Target, body: string, { signal, on }: Listener): Promi
       reject(error);
     };
     const fail = (error: unknown) => close(toError(error, target));
-    const abort = () => close(signal.reason as Error);
     const complete = () => {
       if (!settle()) return;
       try {
@@ -145,16 +155,16 @@ function exchange(target: Target, body: string, { signal, on }: Listener): Promi
         reject(toError(error, target));
       }
     };
-    signal.addEventListener('abort', abort, { once: true });
-    const clock = startClock(target.limits, (kind) => {
-      if (!stream.isFinished) return fail(late(kind, target));
+    const late = (error: Error) => {
+      if (!stream.isFinished) return close(error);
       complete();
       request?.destroy();
-    });
+    };
+    const watch = startWatch({ provider, limits: target.limits, signal }, { abort: close, late });
     const receive = (text: string, response: IncomingMessage) => {
       if (isSettled) return;
       try {
-        if (stream.push(text)) clock.heard(stream.isFinished);
+        if (stream.push(text)) watch.heard(stream.isFinished);
       } catch (error) {
         return fail(error);
       }
@@ -189,7 +199,7 @@ function listen(request: ClientRequest, target: Target, { receive, complete, fai
     response.on('end', complete);
     response.on('error', () => {
       if (isFinished()) return complete();
-      fail(modelsError('stream_cut', `${target.provider} closed the connection in the middle of its answer.`));
+      fail(toCut(target.provider));
     });
   });
 }
@@ -210,58 +220,6 @@ function closeSoon(response: IncomingMessage): void {
   response.once('close', () => clearTimeout(timer));
 }
 
-type Late = 'timeout_first' | 'timeout_idle' | 'timeout_total';
-
-/** After its reason to end, an answer waits at most this long for usage and the end of the body. */
-const FINISH_MS = 5000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
-
-/** One timer for all three limits; `heard` costs no timer but at the first part and at the finish. */
-function startClock(limits: ModelLimits, expire: (kind: Late) => void) {
-  const begun = performance.now();
-  let last: number | undefined;
-  let idleMs = limits.idleMs;
-  let timer: NodeJS.Timeout | undefined;
-
-  const check = () => {
-    const now = performance.now();
-    const isTotal = now >= begun + limits.totalMs;
-    if (now < until()) arm();
-    else expire(isTotal ? 'timeout_total' : last === undefined ? 'timeout_first' : 'timeout_idle');
-  };
-  const until = () => {
-    const quiet = last === undefined ? begun + limits.firstTokenMs : last + idleMs;
-    return Math.min(quiet, begun + limits.totalMs);
-  };
-  const arm = () => {
-    clearTimeout(timer);
-    timer = setTimeout(check, Math.min(Math.ceil(until() - performance.now()), MAX_TIMER_MS));
-  };
-  arm();
-  return {
-    heard(isFinished: boolean): void {
-      const isFirst = last === undefined;
-      last = performance.now();
-      if (isFinished) idleMs = Math.min(limits.idleMs, FINISH_MS);
-      if (isFirst || isFinished) arm();
-    },
-    stop: () => clearTimeout(timer),
-  };
-}
-
-function late(kind: Late, { provider, limits }: Target): AgentError {
-  const data = { provider };
-  if (kind === 'timeout_first') {
-    const message = `${provider} did not begin to answer within ${limits.firstTokenMs / 1000} s.`;
-    return modelsError(kind, message, { data });
-  }
-  const message =
-    kind === 'timeout_idle'
-      ? `${provider} was silent for ${limits.idleMs / 1000} s in the middle of its answer.`
-      : `${provider} did not end its answer within ${limits.totalMs / 1000} s.`;
-  return modelsError(kind, message, { data });
-}
-
 /** Bytes of a refusal that are read; more is a web page. */
 const MAX_REFUSAL = 64 * 1024;
 
@@ -277,21 +235,7 @@ function readRefusal(response: IncomingMessage, done: (text: string) => void): v
 }
 
 function refusal(response: IncomingMessage, text: string, { provider, secrets }: Target): AgentError {
-  const status = response.statusCode ?? 0;
-  const body = parseJson(text) ?? text;
-  const retryAfterMs = toWait(response);
-  return toProviderError({ provider, status, body, secrets, ...(retryAfterMs !== undefined && { retryAfterMs }) });
-}
-
-/** Milliseconds that the host asks to wait: a number of them, of seconds, or a date. */
-function toWait({ headers }: IncomingMessage): number | undefined {
-  const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
-  if (exact >= 0) return exact;
-  const after = headers['retry-after'];
-  if (!after) return undefined;
-  const seconds = Number(after);
-  const wait = Number.isNaN(seconds) ? Date.parse(after) - Date.now() : seconds * 1000;
-  return wait >= 0 ? Math.round(wait) : undefined;
+  return toRefusal({ provider, status: response.statusCode ?? 0, text, headers: response.headers, secrets });
 }
 
 const codeOf = (error: unknown): string =>
@@ -299,22 +243,10 @@ const codeOf = (error: unknown): string =>
 
 const isReset = (error: unknown): boolean => ['ECONNRESET', 'EPIPE'].includes(codeOf(error));
 
-const reasons: Record<string, string | undefined> = {
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'there is no such host',
-  EAI_AGAIN: 'the name server does not answer',
-  ECONNRESET: 'the connection was closed',
-  ETIMEDOUT: 'the connection timed out',
-};
-
 /** What goes wrong on the way, named by host only: a path or a query may hold a secret. */
 function toError(error: unknown, { provider, url }: Target): Error {
   if (error instanceof AgentError || error instanceof StaleSocket) return error;
   const code = codeOf(error);
-  if (code === 'ERR_INVALID_CHAR') {
-    return modelsError('auth', `The key or a header for ${provider} holds a character that cannot be sent.`);
-  }
-  if (!code) return modelsError('error', `The answer of ${provider} cannot be read: ${messageOf(error)}`);
-  const message = `${provider} cannot be reached at ${url.host}: ${reasons[code] ?? code}.`;
-  return modelsError('network', message, { cause: error, data: { provider, reason: code } });
+  if (code) return toNetworkError(code, { provider, place: url.host, cause: error });
+  return modelsError('error', `The answer of ${provider} cannot be read: ${messageOf(error)}`);
 }

@@ -25,7 +25,7 @@ function rig(config: Partial<BreakerConfig> = {}) {
   const clock = { now: Date.UTC(2026, 0, 1) };
   const script: { say: string | ScriptedAnswer } = { say: 'fine' };
   const inner = createScriptedModel(() => script.say);
-  const breaker = createBreaker({ host: 'host', failures: 3, coolMs: 1000, now: () => clock.now, ...config });
+  const breaker = createBreaker({ host: 'host', failures: 3, coolDownMs: 1000, now: () => clock.now, ...config });
   const model = breaker.guard(inner);
   const fail = async (times: number) => {
     script.say = down;

@@ -8,8 +8,9 @@ import { modelsError } from '../../src/models/errors.ts';
 import { createFailoverModel } from '../../src/models/failover.ts';
 import { createOpenAIWireModel } from '../../src/models/openai-wire.ts';
 import { createResilientModel } from '../../src/models/resilient.ts';
-import type { ModelsConfigInput } from '../../src/models/router.ts';
-import { createRouter, modelsConfig } from '../../src/models/router.ts';
+import type { ModelsConfigInput } from '../../src/models/config.ts';
+import { modelsConfig } from '../../src/models/config.ts';
+import { createRouter } from '../../src/models/router.ts';
 import { createScriptedModel } from '../../src/models/scripted.ts';
 import type { ModelServerReply } from '../../src/testing/model-server.ts';
 import { createModelServer } from '../../src/testing/model-server.ts';
@@ -69,9 +70,7 @@ describe('models in order', () => {
         type: 'warning',
         code: 'model.fallback',
         message: 'a cannot answer now: a says rate_limited. Going on with b.',
-        from: 'a',
-        to: 'b',
-        why: 'a says rate_limited.',
+        data: { from: 'a', to: 'b', why: 'a says rate_limited.' },
       },
       { type: 'text', text: 'fine' },
     ]);
@@ -187,7 +186,7 @@ describe('models in order, over real sockets', () => {
     const events = await turn(agent, 'hi');
     expect(a.requests).toHaveLength(times);
     const told = events.filter((event) => event.type === 'warning' && event.code === 'model.fallback');
-    expect(told).toMatchObject([{ from: 'a', to: 'b' }]);
+    expect(told).toMatchObject([{ data: { from: 'a', to: 'b' } }]);
     expect(shownText(events)).toBe('one two three');
     expect(events.filter(({ type }) => type === 'tool_call')).toEqual([]);
     expect(events.find(({ type }) => type === 'usage')).toMatchObject({ model: 'b' });

@@ -4,8 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import type { ModelRequest } from '../../src/kernel/model.ts';
-import type { ModelsConfigInput } from '../../src/models/router.ts';
-import { createRouter, modelsConfig } from '../../src/models/router.ts';
+import type { ModelsConfigInput } from '../../src/models/config.ts';
+import { modelsConfig } from '../../src/models/config.ts';
+import { createRouter } from '../../src/models/router.ts';
 import { createScriptedModel } from '../../src/models/scripted.ts';
 import { createModelServer } from '../../src/testing/model-server.ts';
 
@@ -115,7 +116,10 @@ describe('no model named', () => {
     const router = routerOf({}, { ...env });
     expect(router.resolve().name).toBe(name);
     expect(router.resolve(null).name).toBe(name);
-    expect(router.describe().default).toBe(name);
+    const { default: shown } = router.describe();
+    // "qwen3:8b" alone would lead to the host of qwen*.
+    expect(shown).toBe(name === 'qwen3:8b' ? 'openai/qwen3:8b' : name);
+    expect(router.resolve(shown)).toBe(router.resolve());
   });
 
   it('MODEL-11: nothing configured is the demo model', async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createModelServer } from '../../src/testing/model-server.ts';
+import { createFakeOllama } from '../models/fake-ollama.ts';
 import { backends, createTestServer } from './harness.ts';
 
 describe.each(backends)('models by request on %s', (backend) => {
@@ -44,5 +45,48 @@ describe.each(backends)('models by request on %s', (backend) => {
     ]);
     expect(all).not.toContain(key);
     expect(all).not.toContain('secret');
+  });
+
+  it('MODEL-06 a step to a fallback is an event: a sentence for people, from, to and why for programs', async () => {
+    await using down = await createModelServer([{ status: 500, json: { error: { message: 'oh' } } }]);
+    await using up = await createModelServer([[{ text: 'fine' }]]);
+    const hosts = { down: { baseUrl: down.url, models: ['bad'] }, up: { baseUrl: up.url, models: ['good'] } };
+    const models = { hosts, retries: 0, fallbacks: { bad: ['good-1'] } };
+    await using server = await createTestServer(backend, { config: { models } });
+    const body = { conversationId: 'c', query: 'hi', modelName: 'bad-1' };
+    const frames = await server.stream('/chat/stream', { body });
+    const why = 'down answered 500: oh';
+    expect(frames.filter(({ event }) => event === 'warning').map(({ data }) => data)).toEqual([
+      {
+        code: 'model.fallback',
+        message: `bad-1 cannot answer now: ${why} Going on with good-1.`,
+        data: { from: 'bad-1', to: 'good-1', why },
+      },
+    ]);
+    expect(frames.find(({ event }) => event === 'usage')?.data).toMatchObject({ model: 'good-1' });
+  });
+
+  it('MODEL-06 models.breaker says after how many failures a host is left alone', async () => {
+    await using down = await createModelServer([{ status: 500, json: { error: { message: 'oh' } } }]);
+    const hosts = { down: { baseUrl: down.url } };
+    const models = { hosts, retries: 0, breaker: { failures: 2, coolDownMs: 3_600_000 } };
+    await using server = await createTestServer(backend, { config: { models } });
+    const codes: (string | undefined)[] = [];
+    for (let n = 0; n < 3; n++) {
+      const body = { conversationId: `c${n}`, query: 'hi', modelName: 'down/x' };
+      codes.push((await server.call('POST', '/chat', { body })).body.error?.code);
+    }
+    expect(codes).toEqual(['models.unavailable', 'models.unavailable', 'models.host_down']);
+    expect(down.requests).toHaveLength(2);
+  });
+
+  it('MODEL-11 nothing is configured: a running Ollama answers, else the demo', async () => {
+    await using ollama = await createFakeOllama([{ name: 'nomic-embed-text' }, { name: 'llama3.2:latest' }]);
+    await using server = await createTestServer(backend, { environment: { OLLAMA_HOST: ollama.host } });
+    expect(server.homard).toMatchObject({ isDemo: false, model: 'ollama/llama3.2:latest' });
+    const { body } = await server.call('POST', '/chat', { body: { conversationId: 'c', query: 'hi' } });
+    expect(body).toMatchObject({ text: 'I am llama3.2:latest.' });
+    await server.restart({ environment: {} });
+    expect(server.homard).toMatchObject({ isDemo: true, model: 'demo' });
   });
 });
