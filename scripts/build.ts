@@ -1,15 +1,17 @@
-// Compiles src to dist, then proves that the packed tarball works: installs it in an empty folder, imports every entry, and
-// starts the server.
+// Compiles src to dist, adds the empty database that first starts copy, then proves that the packed tarball works: installs
+// it in an empty folder, imports every entry, and starts the server.
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
 const run = (command: string, arguments_: string[], cwd = '.') =>
   execFileSync(command, arguments_, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] });
 
-rmSync('dist', { recursive: true, force: true });
+// The template stays: its name says what it is made of.
+for (const name of globSync('dist/*', { exclude: ['dist/*.template'] })) rmSync(name, { recursive: true });
 run('tsc', ['-p', 'tsconfig.build.json']);
+run(process.execPath, ['--liftoff-only', 'scripts/template.ts']);
 
 const folder = mkdtempSync(join(tmpdir(), 'homard-pack-'));
 try {
@@ -22,6 +24,8 @@ try {
     if (![createHomard, createAgent, createModelServer].every((f) => typeof f === 'function')) process.exit(1);`;
   writeFileSync(join(folder, 'try.mjs'), script);
   run(process.execPath, ['try.mjs'], folder);
+  if (!globSync('node_modules/homard/dist/*.template', { cwd: folder }).length)
+    throw new Error('no template is packed');
   await startsAndAnswers(folder);
   console.log(`build: ok (${packed[0]!.filename}, installed and started in an empty folder)`);
 } finally {

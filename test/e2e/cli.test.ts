@@ -8,7 +8,8 @@ import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { copyTemplate } from '../../src/testing/store.ts';
 import { framesOf } from '../crash/client.ts';
-import { schemaTemplate } from '../server/harness.ts';
+import { createFakeOllama } from '../models/fake-ollama.ts';
+import { NOBODY, schemaTemplate } from '../server/harness.ts';
 
 interface Ended {
   code: number | null;
@@ -42,6 +43,7 @@ describe('homard', () => {
         HOMARD_DATA: join(folder, 'data'),
         HOMARD_PORT: '0',
         HOMARD_TOKEN: 't',
+        OLLAMA_HOST: NOBODY,
         ...environment,
       },
     });
@@ -93,6 +95,15 @@ describe('homard', () => {
       expect(text).toContain('OPENAI_API_KEY');
     },
   );
+
+  it('MODEL-11 says which model of a running Ollama answers', { timeout: 60_000 }, async () => {
+    await prepare();
+    await using ollama = await createFakeOllama([{ name: 'llama3.2:latest' }]);
+    const { child } = homard(['start'], { OLLAMA_HOST: ollama.host });
+    let output = '';
+    child.stdout.on('data', (chunk) => (output += String(chunk)));
+    await expect.poll(() => output, { timeout: 30_000 }).toContain('\nModel: ollama/llama3.2:latest\n');
+  });
 
   it('a second process on the same data directory is told so, and the first goes on', { timeout: 60_000 }, async () => {
     await prepare();

@@ -3,9 +3,11 @@ import { writeSync } from 'node:fs';
 import { AgentError } from '../../src/kernel/index.ts';
 import { openPglite } from '../../src/store/pglite/open.ts';
 
-const [directory = '', mode = 'hold'] = process.argv.slice(2);
+const [directory = '', mode = 'hold', template] = process.argv.slice(2);
 try {
-  const database = await openPglite(directory);
+  const database = await openPglite(directory, {
+    template: template === undefined ? undefined : () => Promise.resolve(template),
+  });
   writeSync(1, 'ready\n');
   if (mode === 'write') {
     const insert = 'insert into row_of_crash (body) values ($1) returning id';

@@ -114,20 +114,6 @@ describe('the embedded database', () => {
       },
       90_000,
     );
-
-    it.skipIf(isFast)(
-      'is made in an empty directory, and again after a start that was cut short',
-      async () => {
-        await using folder = await temporaryDirectory();
-        const directory = join(folder.path, 'deep/down/db');
-        mkdirSync(directory, { recursive: true });
-        mkdirSync(`${directory}.unfinished`);
-        writeFileSync(`${directory}.unfinished/PG_VERSION`, '18');
-        await using database = await openPglite(directory);
-        expect(await database.exec('one', 'select 1', [])).toEqual([['1']]);
-      },
-      60_000,
-    );
   });
 
   describe('is one process at a time', () => {
@@ -239,7 +225,8 @@ describe('the embedded database', () => {
       await using folder = await temporaryDirectory();
       const directory = join(folder.path, 'db');
       await copyTemplate(directory);
-      const link = await startWorker({ directory, isNew: false });
+      const link = startWorker();
+      await link.open({ directory, isNew: false });
       const query = {
         op: 'query',
         client: 0,

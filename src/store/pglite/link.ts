@@ -1,4 +1,6 @@
-// The main thread's end of the worker: requests out, answers in, and the truth about a worker that ended.
+// The main thread's end of the worker: what to open and requests out, answers in, and the truth about a worker that ended.
+import { getCompileCacheDir } from 'node:module';
+import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { messageOf } from '../../kernel/index.ts';
 import { storeError } from '../errors.ts';
@@ -9,10 +11,17 @@ import type { WorkerConfig, WorkerMessage, WorkerRequest } from './worker.ts';
 type LinkRequest = WorkerRequest extends infer R ? (R extends WorkerRequest ? Omit<R, 'id'> : never) : never;
 
 export interface Link {
+  /** Comes first, and once. Rejects with `store.unreadable` or `store.not_durable`; the thread has ended then. */
+  open(config: WorkerConfig): Promise<void>;
   /** In the order of the calls. Rejects with StatementError or `store.worker_died`; it cannot be cancelled. */
   send(request: LinkRequest): Promise<unknown>;
   /** Ends the thread at once, which is as safe as a crash. */
   stop(): Promise<void>;
+}
+
+interface Refusal {
+  code: 'unreadable' | 'not_durable';
+  message: string;
 }
 
 interface Pending {
@@ -22,9 +31,17 @@ interface Pending {
 
 const WORKER = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url);
 
-/** Opens the directory in a worker of its own. Rejects with `store.unreadable` or `store.not_durable`. */
-export async function startWorker(config: WorkerConfig): Promise<Link> {
-  const worker = new Worker(WORKER, { workerData: config, name: 'homard-pglite' });
+function createThread(): Worker {
+  // Node hands its compile cache to a thread by the environment only.
+  const cache = getCompileCacheDir();
+  const env = { ...process.env, ...(cache !== undefined && { NODE_COMPILE_CACHE: dirname(cache) }) };
+  return new Worker(WORKER, { name: 'homard-pglite', env });
+}
+
+/** Starts a thread that loads the engine and waits to be told what to open. */
+export function startWorker(): Link {
+  const worker = createThread();
+  const opening = Promise.withResolvers<Refusal | undefined>();
   const pending = new Map<number, Pending>();
   let lastId = 0;
   let reason = '';
@@ -49,41 +66,36 @@ export async function startWorker(config: WorkerConfig): Promise<Link> {
     return waiting;
   };
 
-  const stop = async (): Promise<void> => {
-    await worker.terminate();
-  };
-
-  const opened = new Promise<void>((resolve, reject) => {
-    worker.on('message', (message: WorkerMessage) => {
-      if (message.kind === 'answer') settle(message.id)?.resolve(message.value);
-      else if (message.kind === 'failure') settle(message.id)?.reject(new StatementError(message.failure));
-      else if (message.kind === 'fatal') reason = message.message;
-      else if (message.kind === 'ready') resolve();
-      else
-        reject(storeError(message.code, `The data directory ${config.directory} cannot be opened: ${message.message}`));
-    });
-    worker.on('error', (error) => {
-      reason ||= messageOf(error);
-    });
-    worker.on('exit', () => {
-      death = storeError('worker_died', `The embedded database has ended${reason ? `: ${reason}` : ''}.`);
-      reject(
-        storeError(
-          'unreadable',
-          `The data directory ${config.directory} cannot be opened: ${reason || 'no reason given'}`,
-        ),
-      );
-      for (const waiting of pending.values()) waiting.reject(death);
-      pending.clear();
-    });
+  worker.on('message', (message: WorkerMessage) => {
+    if (message.kind === 'answer') settle(message.id)?.resolve(message.value);
+    else if (message.kind === 'failure') settle(message.id)?.reject(new StatementError(message.failure));
+    else if (message.kind === 'fatal') reason = message.message;
+    else if (message.kind === 'ready') opening.resolve(undefined);
+    else opening.resolve(message);
+  });
+  worker.on('error', (error) => {
+    reason ||= messageOf(error);
+  });
+  worker.on('exit', () => {
+    death = storeError('worker_died', `The embedded database has ended${reason ? `: ${reason}` : ''}.`);
+    opening.resolve({ code: 'unreadable', message: reason || 'no reason given' });
+    for (const waiting of pending.values()) waiting.reject(death);
+    pending.clear();
   });
 
-  try {
-    await opened;
-  } catch (error) {
-    await stop();
-    throw error;
-  }
-  worker.unref();
-  return { send, stop };
+  return {
+    async open(config) {
+      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a window
+      worker.postMessage(config);
+      const refusal = await opening.promise;
+      if (!refusal) {
+        worker.unref();
+        return;
+      }
+      await worker.terminate();
+      throw storeError(refusal.code, `The data directory ${config.directory} cannot be opened: ${refusal.message}`);
+    },
+    send,
+    stop: async () => void (await worker.terminate()),
+  };
 }

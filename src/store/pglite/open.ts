@@ -1,18 +1,15 @@
 import { existsSync, mkdirSync, renameSync, rmSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Kysely, PostgresDialect } from 'kysely';
 import type { Log } from '../../kernel/index.ts';
 import { AgentError, messageOf } from '../../kernel/index.ts';
 import type { Database } from '../database.ts';
 import { storeError } from '../errors.ts';
-import type { Schema } from '../schema.ts';
 import { inspectDirectory, toRealPath } from './directory.ts';
-import { syncDirectory } from './durable-fs.ts';
+import { syncDirectory, syncTree } from './durable-fs.ts';
 import { startWorker } from './link.ts';
 import type { Link } from './link.ts';
 import { lockDirectory } from './lock.ts';
-import { createMaintenance } from './maintenance.ts';
-import { createPglitePool } from './pool.ts';
+import { unpackTemplate } from './template.ts';
 
 export interface PgliteDatabase extends Database {
   readonly kind: 'pglite';
@@ -20,23 +17,35 @@ export interface PgliteDatabase extends Database {
   syncs(): Promise<number>;
 }
 
-const DRAIN_MS = 10_000;
+export interface PgliteConfig {
+  log?: Log | undefined;
+  /** Names the file of a packed database that a new directory becomes a copy of; without it, or that file, initdb runs. */
+  template?: (() => Promise<string>) | undefined;
+}
 
 /**
- * Opens the embedded database, and makes it first if the directory is absent or empty (3-4 s). At most one process a
- * directory. Rejects with `store.locked`, `store.unreadable` or `store.not_durable`; then nothing in it was changed.
+ * Opens the embedded database, and makes it first if the directory is absent or empty: from the template where there is
+ * one, else by initdb (3-10 s). At most one process a directory. Rejects with `store.locked`, `store.unreadable` or
+ * `store.not_durable`; then nothing in it was changed.
  */
-export async function openPglite(directory: string, { log }: { log?: Log | undefined } = {}): Promise<PgliteDatabase> {
+export async function openPglite(directory: string, config: PgliteConfig = {}): Promise<PgliteDatabase> {
   let path = directory;
   let lock: Disposable | undefined;
+  let link: Link | undefined;
   try {
     path = toRealPath(directory);
     inspectDirectory(path);
     mkdirSync(dirname(path), { recursive: true });
     lock = lockDirectory(path);
-    if (inspectDirectory(path) === 'fresh') await make(path);
-    return createDatabase(await startExisting(path), lock, log);
+    // Loads the engine while the directory is made.
+    link = startWorker();
+    if (inspectDirectory(path) === 'fresh') await make(path, config.template);
+    const opened = openExisting(link, path);
+    // Kysely is loaded while the engine starts.
+    const [{ createDatabase }] = await Promise.all([import('./database.ts'), opened]);
+    return createDatabase(link, lock, config.log);
   } catch (error) {
+    await link?.stop();
     lock?.[Symbol.dispose]();
     if (error instanceof AgentError) throw error;
     throw storeError('unreadable', `The data directory ${path} cannot be opened: ${messageOf(error)}`, {
@@ -46,11 +55,11 @@ export async function openPglite(directory: string, { log }: { log?: Log | undef
 }
 
 /** PostgreSQL's own pid file may appear in a directory that it then refuses; it goes again. */
-async function startExisting(directory: string): Promise<Link> {
+async function openExisting(link: Link, directory: string): Promise<void> {
   const pidFile = join(directory, 'postmaster.pid');
   const hadPid = existsSync(pidFile);
   try {
-    return await startWorker({ directory, isNew: false });
+    await link.open({ directory, isNew: false });
   } catch (error) {
     if (!hadPid) rmSync(pidFile, { force: true });
     throw error;
@@ -58,55 +67,25 @@ async function startExisting(directory: string): Promise<Link> {
 }
 
 /** Made beside its place and moved there when it is complete and on disk: a crash leaves no half of a database. */
-async function make(directory: string): Promise<void> {
+async function make(directory: string, template: PgliteConfig['template']): Promise<void> {
   const draft = `${directory}.unfinished`;
   rmSync(draft, { recursive: true, force: true });
   mkdirSync(draft, { mode: 0o700 });
-  const link = await startWorker({ directory: draft, isNew: true });
-  try {
-    await link.send({ op: 'close', client: 0 });
-  } finally {
-    await link.stop();
-  }
+  const isUnpacked = template && (await unpackTemplate(await template(), draft));
+  if (!isUnpacked) await initialise(draft);
+  await syncTree(draft);
   if (existsSync(directory)) rmdirSync(directory);
   renameSync(draft, directory);
   syncDirectory(dirname(directory));
 }
 
-function createDatabase(link: Link, lock: Disposable, log?: Log): PgliteDatabase {
-  const pool = createPglitePool(link, log);
-  const maintenance = createMaintenance({ query: (text) => pool.query(text), log });
-  const connect = async () => {
-    maintenance.count();
-    return pool.connect();
-  };
-  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool: { ...pool, connect } }) });
-
-  async function close(): Promise<void> {
-    try {
-      maintenance.stop();
-      await pool.drain(DRAIN_MS);
-      await kysely.destroy();
-      await link.send({ op: 'close', client: 0 });
-    } catch (error) {
-      // What was acknowledged is on disk already; the next start replays the log.
-      log?.warn({ err: error }, `The embedded database was not closed in order: ${messageOf(error)}`);
-    } finally {
-      await link.stop();
-      lock[Symbol.dispose]();
-    }
+/** PostgreSQL's initdb, in a thread of its own. Syncs nothing. */
+async function initialise(directory: string): Promise<void> {
+  const link = startWorker();
+  try {
+    await link.open({ directory, isNew: true });
+    await link.send({ op: 'close', client: 0 });
+  } finally {
+    await link.stop();
   }
-
-  let closing: Promise<void> | undefined;
-  return {
-    kind: 'pglite',
-    lanes: 1,
-    kysely,
-    exec: (name, text, values) => {
-      maintenance.count();
-      return pool.exec(name, text, values);
-    },
-    syncs: async () => Number(await link.send({ op: 'syncs', client: 0 })),
-    [Symbol.asyncDispose]: () => (closing ??= close()),
-  };
 }

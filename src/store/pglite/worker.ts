@@ -1,16 +1,17 @@
 // The worker thread that owns PGlite. In the main thread PGlite would starve the event loop: its promises resolve in
-// microtasks only. Requests are answered one after another, in their order.
-import { parentPort, workerData } from 'node:worker_threads';
+// microtasks only. The first message says what to open, so that the engine is loaded while that is found out; requests are
+// answered one after another, in their order.
+import { parentPort } from 'node:worker_threads';
 import { PGlite } from '@electric-sql/pglite';
 import { messageOf } from '../../kernel/index.ts';
 import type { Value } from '../database.ts';
-import { DurableFs, syncTree } from './durable-fs.ts';
+import { DurableFs } from './durable-fs.ts';
 import { fromAnswer, toCall } from './protocol.ts';
 import type { StatementFailure } from './protocol.ts';
 
 export interface WorkerConfig {
   directory: string;
-  /** The directory is being made: it is synced as a whole when it is closed. */
+  /** The directory is being made: nothing in it is synced before syncTree(). */
   isNew: boolean;
 }
 
@@ -49,9 +50,7 @@ const SETTINGS = [
   'min_wal_size=32MB',
 ];
 
-const { directory, isNew } = workerData as WorkerConfig;
 const stderr: string[] = [];
-const files = new DurableFs(directory, { isDraft: isNew, onFailure: die });
 const texts = new Map<string, string>();
 
 function post(message: WorkerMessage): void {
@@ -91,7 +90,7 @@ function guard(pglite: PGlite): void {
   }
 }
 
-async function open(): Promise<PGlite> {
+async function open(files: DurableFs): Promise<PGlite> {
   const keep = (line: string): boolean => {
     if (line.trim()) stderr.push(line.trim());
     if (stderr.length > STDERR_LINES) stderr.shift();
@@ -112,7 +111,7 @@ async function open(): Promise<PGlite> {
 }
 
 /** A commit must reach the disk: it is tried, because it depends on internals of PGlite. */
-async function isDurable(pglite: PGlite): Promise<boolean> {
+async function isDurable({ pglite, files }: Store): Promise<boolean> {
   const before = files.syncs;
   await pglite.query("select pg_logical_emit_message(true, 'homard', 'open')");
   return files.isPatched && files.syncs > before;
@@ -149,9 +148,14 @@ async function exec(
   return rows;
 }
 
+interface Store {
+  pglite: PGlite;
+  files: DurableFs;
+}
+
 let client = 0;
 
-async function answer(pglite: PGlite, request: WorkerRequest): Promise<unknown> {
+async function answer({ pglite, files }: Store, request: WorkerRequest): Promise<unknown> {
   if (request.client !== client || client === 0) {
     client = request.client;
     if (pglite.isInTransaction()) await pglite.exec('rollback');
@@ -161,7 +165,6 @@ async function answer(pglite: PGlite, request: WorkerRequest): Promise<unknown> 
   if (request.op === 'syncs') return files.syncs;
   await pglite.exec('checkpoint');
   await pglite.close();
-  if (isNew) syncTree(directory);
   return null;
 }
 
@@ -170,30 +173,32 @@ function toFailure(error: unknown): StatementFailure {
   return { message: (error as StatementFailure).message ?? messageOf(error), code, detail, constraint };
 }
 
-async function serve(pglite: PGlite, request: WorkerRequest): Promise<void> {
+async function serve(store: Store, request: WorkerRequest): Promise<void> {
   const { id } = request;
   try {
-    post({ kind: 'answer', id, value: await answer(pglite, request) });
+    post({ kind: 'answer', id, value: await answer(store, request) });
   } catch (error) {
     post({ kind: 'failure', id, failure: toFailure(error) });
   }
 }
 
-async function start(): Promise<void> {
+async function start(config: WorkerConfig): Promise<void> {
+  const files = new DurableFs(config.directory, { isDraft: config.isNew, onFailure: die });
   let pglite: PGlite;
   try {
-    pglite = await open();
+    pglite = await open(files);
   } catch (error) {
     return post({ kind: 'refused', code: files.isPatched ? 'unreadable' : 'not_durable', message: reasonOf(error) });
   }
-  if (!(await isDurable(pglite))) {
+  const store = { pglite, files };
+  if (!(await isDurable(store))) {
     return post({ kind: 'refused', code: 'not_durable', message: 'a commit did not reach the disk' });
   }
   let last = Promise.resolve();
   parentPort?.on('message', (request: WorkerRequest) => {
-    last = last.then(() => serve(pglite, request));
+    last = last.then(() => serve(store, request));
   });
   post({ kind: 'ready' });
 }
 
-await start();
+parentPort?.once('message', (config: WorkerConfig) => void start(config));
