@@ -14,8 +14,10 @@ export interface LoadOrder {
   /** Whose server processes to count apart; absent when there is no PostgreSQL. */
   database?: string;
   text: string;
-  job: ClientsJob | GrowthJob;
+  job: Job;
 }
+
+export type Job = ClientsJob | GrowthJob | OpenedJob;
 
 /** So many clients at once; each leads one conversation of ten turns after another. */
 export interface ClientsJob {
@@ -30,6 +32,12 @@ export interface GrowthJob {
   conversations: number;
   earlier: number;
   measured: number;
+}
+
+/** So many new conversations, each of two turns, 20 at once. */
+export interface OpenedJob {
+  kind: 'opened';
+  conversations: number;
 }
 
 export interface LoadReport {
@@ -141,6 +149,19 @@ async function runClients(order: LoadOrder, { clients, seconds }: ClientsJob): P
   return turns;
 }
 
+async function openConversations(order: LoadOrder, job: OpenedJob): Promise<Turn[]> {
+  const turns: Turn[] = [];
+  let left = job.conversations;
+  const open = async () => {
+    while (left-- > 0) {
+      const conversation = newConversation();
+      turns.push(await takeTurn(order, conversation), await takeTurn(order, conversation));
+    }
+  };
+  await Promise.all(Array.from({ length: 20 }, open));
+  return turns;
+}
+
 /** What each has done since; those that are new since count in full, those that ended not at all. */
 function subtract<Key>(after: Map<Key, number>, before: Map<Key, number>): Map<Key, number> {
   return new Map([...after].map(([key, ms]) => [key, ms - (before.get(key) ?? 0)]));
@@ -223,14 +244,17 @@ function readYardstick(): number {
   return bytes > 0 ? (user + system) / 1000 : 0;
 }
 
+function run(order: LoadOrder, meter: Meter): Promise<Turn[]> {
+  const { job } = order;
+  if (job.kind === 'growth') return runGrowth(order, job, meter);
+  return meter.measure(() => (job.kind === 'clients' ? runClients(order, job) : openConversations(order, job)));
+}
+
 async function fulfil(order: LoadOrder): Promise<LoadReport> {
   const yardstickMs = readYardstick();
   agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
   const meter = createMeter(order);
-  const { job } = order;
-  const turns = await (job.kind === 'growth'
-    ? runGrowth(order, job, meter)
-    : meter.measure(() => runClients(order, job)));
+  const turns = await run(order, meter);
   agent.destroy();
   const good = turns.filter((turn) => turn.error === '');
   const count = Math.max(1, good.length);

@@ -41,6 +41,7 @@ const rows: Row[] = [
   { title: 'at 10 earlier messages: CPU ms a turn', metric: 'growth10.cpuMs', digits: 2, gate: 'below' },
   { title: 'at 1,000 earlier messages: CPU ms a turn', metric: 'growth1000.cpuMs', digits: 2, gate: 'below' },
   { title: '  messages sent to the model', metric: 'growth1000.promptMessages', digits: 0 },
+  { title: 'at 10,000 earlier messages: CPU ms a turn', metric: 'growth10000.cpuMs', digits: 2 },
   {
     title: 'start on existing data to /health 200: ms',
     metric: 'start.ms',
@@ -52,6 +53,18 @@ const rows: Row[] = [
     metric: 'idle.rssMb',
     digits: 0,
     gate: { budget: { 'homard-postgres': 160, 'homard-embedded': 320 } },
+  },
+  {
+    title: 'first start, to /health 200: ms',
+    metric: 'firstStart.ms',
+    digits: 0,
+    gate: { budget: { 'homard-embedded': 3000 }, orTimes: 12 },
+  },
+  {
+    title: 'RSS after 1,000 conversations, times that before',
+    metric: 'opened.times',
+    digits: 2,
+    gate: { budget: { 'homard-postgres': 1.2, 'homard-embedded': 1.2 } },
   },
   { title: 'cores busy with other work, median', metric: 'all.otherCores', digits: 2 },
   { title: 'CPU ms of a fixed piece of work, median', metric: 'all.yardstickMs', digits: 1 },

@@ -1,7 +1,8 @@
 // What is measured, in which order: rows of load by rounds, then starts.
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import type { ClientsJob, GrowthJob, LoadOrder, LoadReport } from './load.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ClientsJob, GrowthJob, Job, LoadOrder, LoadReport } from './load.ts';
 import { processTree, rssMb, settle, type Started } from './process.ts';
 import type { Samples } from './report.ts';
 import type { Subject } from './subjects.ts';
@@ -27,15 +28,18 @@ export interface Pace {
   starts: number;
   /** No further round of load begins after it. */
   newRoundMs: number;
+  /** With the rows that take a minute each: long histories, memory after many conversations, first starts. */
+  isWhole: boolean;
 }
 
-interface Row<Job> {
+interface Row<J extends Job = Job> {
   name: string;
   text: string;
-  job: Job;
+  job: J;
 }
 
-export const rowNames = ['plain50', 'paced50', 'tools1', 'tools50', 'firstToken', 'growth10', 'growth1000', 'start'];
+const quickRows = ['plain50', 'paced50', 'tools1', 'tools50', 'firstToken', 'growth10', 'growth1000', 'start'];
+export const rowNames = [...quickRows, 'growth10000', 'opened', 'firstStart'];
 
 function clientRows({ seconds }: Pace): Row<ClientsJob>[] {
   const row = (name: string, text: string, clients: number, job = { seconds }) =>
@@ -57,10 +61,14 @@ const growthRows: Row<GrowthJob>[] = [
 export async function measureAll(rig: Rig, pace: Pace, wanted: string[]): Promise<void> {
   const load = clientRows(pace).filter((row) => wanted.includes(row.name));
   const growth = growthRows.filter((row) => wanted.includes(row.name));
+  const whole = pace.isWhole ? wanted : [];
   await warm(rig, load, pace);
   await runRounds(rig, load, pace);
   await runRounds(rig, growth, { ...pace, rounds: pace.growthRounds });
+  if (whole.includes('growth10000')) await measureLongHistory(rig);
   if (wanted.includes('start')) await measureStarts(rig, pace);
+  if (whole.includes('opened')) await measureOpened(rig);
+  if (whole.includes('firstStart')) await measureFirstStarts(rig, pace);
 }
 
 /** The first seconds of a server are spent on compiling; they belong to no row. */
@@ -76,7 +84,7 @@ async function warm(rig: Rig, rows: Row<ClientsJob>[], { warmClients, warmSecond
  * Subjects take turns row by row, the next round in reverse, so that noise and drift of the machine hit all alike.
  * On a machine too slow for the time that was promised, rounds are left out.
  */
-async function runRounds(rig: Rig, rows: Row<ClientsJob | GrowthJob>[], pace: Pace): Promise<void> {
+async function runRounds(rig: Rig, rows: Row[], pace: Pace): Promise<void> {
   for (let round = 1; round <= pace.rounds && rows.length > 0; round++) {
     if (round > 1 && performance.now() > pace.newRoundMs) {
       rig.say(`only ${round - 1} of ${pace.rounds} rounds of ${rows[0]!.name} and so on: the machine is slow`);
@@ -94,11 +102,11 @@ async function runRounds(rig: Rig, rows: Row<ClientsJob | GrowthJob>[], pace: Pa
 }
 
 /** The raw proxy has neither tools nor a memory. */
-function canDo(subject: Subject, { text, job }: Row<ClientsJob | GrowthJob>): boolean {
+function canDo(subject: Subject, { text, job }: Row): boolean {
   return subject.isAgent || !(text.startsWith('tools') || job.kind === 'growth');
 }
 
-async function measure(rig: Rig, subject: Subject, row: Row<ClientsJob | GrowthJob>): Promise<LoadReport> {
+async function measure(rig: Rig, subject: Subject, row: Row): Promise<LoadReport> {
   const { mock, client } = rig;
   const { token, end, database, server } = subject;
   const { text, job } = row;
@@ -129,6 +137,57 @@ async function measureStarts(rig: Rig, { starts }: Pace): Promise<void> {
       const idleMb = rssMb(processTree(subject.server.pid));
       rig.samples.add(subject.name, 'idle', { rssMb: idleMb });
       tell(rig, `${i} start`, subject, [`${ms.toFixed(0)} ms`, `idle ${idleMb.toFixed(0)} MB`]);
+      await subject.stop();
+    }
+  }
+}
+
+/** Nobody else is asked: filling a conversation takes half a minute. */
+async function measureLongHistory(rig: Rig): Promise<void> {
+  const job: GrowthJob = { kind: 'growth', earlier: 10_000, conversations: 1, measured: 96 };
+  for (const subject of rig.subjects.filter(({ isDurable }) => isDurable)) {
+    const report = await measure(rig, subject, { name: 'growth10000', text: 'plain 50', job });
+    rig.samples.add(subject.name, 'growth10000', report);
+    tell(rig, 'growth10000', subject, describe(report));
+  }
+}
+
+/**
+ * Memory before and after 1,000 conversations that nobody goes on with. An idle server forgets them after a minute and
+ * gives memory back within 20 s more.
+ */
+async function measureOpened(rig: Rig): Promise<void> {
+  const durable = rig.subjects.filter(({ isDurable }) => isDurable);
+  const open = async (conversations: number) => {
+    const row: Row = { name: 'opened', text: 'plain 50', job: { kind: 'opened', conversations } };
+    for (const subject of durable) await measure(rig, subject, row);
+  };
+  const memory = () => durable.map(({ server }) => rssMb(processTree(server.pid)));
+  const left = () => sleep(90_000, undefined, { signal: rig.signal });
+
+  await Promise.all(rig.subjects.map((subject) => subject.stop()));
+  for (const subject of durable) await subject.start();
+  await open(200); // what is compiled and pooled once is no conversation's
+  await left();
+  const before = memory();
+  await open(1000);
+  const peak = memory();
+  await left();
+  for (const [i, afterMb] of memory().entries()) {
+    const [subject, beforeMb, peakMb] = [durable[i]!, before[i]!, peak[i]!];
+    rig.samples.add(subject.name, 'opened', { beforeMb, peakMb, afterMb, times: afterMb / beforeMb });
+    tell(rig, 'opened', subject, [`${beforeMb.toFixed(0)}, ${peakMb.toFixed(0)}, then ${afterMb.toFixed(0)} MB`]);
+    await subject.stop();
+  }
+}
+
+async function measureFirstStarts(rig: Rig, { starts }: Pace): Promise<void> {
+  await Promise.all(rig.subjects.map((subject) => subject.stop()));
+  for (let i = 1; i <= starts; i++) {
+    for (const subject of rig.subjects.filter(({ isDurable }) => isDurable)) {
+      const ms = await subject.startAnew();
+      rig.samples.add(subject.name, 'firstStart', { ms });
+      tell(rig, `${i} first start`, subject, [`${ms.toFixed(0)} ms`]);
       await subject.stop();
     }
   }

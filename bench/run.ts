@@ -23,6 +23,7 @@ const full: Pace = {
   warmClients: 50,
   starts: 3,
   newRoundMs: 200_000,
+  isWhole: true,
 };
 const quick: Pace = {
   rounds: 2,
@@ -32,6 +33,7 @@ const quick: Pace = {
   warmClients: 10,
   starts: 1,
   newRoundMs: 25_000,
+  isWhole: false,
 };
 
 const options = readOptions();

@@ -12,6 +12,8 @@ export interface Subject {
   name: SubjectName;
   /** Remembers earlier messages and offers a tool. */
   isAgent: boolean;
+  /** Keeps what it was told. */
+  isDurable: boolean;
   token: string;
   /** What the end of an unbroken stream holds. */
   end: string;
@@ -20,6 +22,8 @@ export interface Subject {
   stop: () => Promise<void>;
   /** Starts it again on the data that is there, on its core alone; resolves to the milliseconds of the start. */
   start: () => Promise<number>;
+  /** The same in an empty data directory (the database on PostgreSQL stays). */
+  startAnew: () => Promise<number>;
 }
 
 export interface Surroundings {
@@ -52,14 +56,14 @@ export async function createSubject(name: SubjectName, surroundings: Surrounding
   const recipe = await writeRecipe(name, token, surroundings);
   const { core, allCores, directory, modelUrl, profileDirectory } = surroundings;
 
-  const launch = async (cores: string, nodeArgs: string[]) => {
+  const launch = async (cores: string, nodeArgs: string[], given: Record<string, string> = {}) => {
     const port = await freePort();
     const env = { ...cleanEnvironment(), OPENAI_API_KEY: 'x', OPENAI_BASE_URL: modelUrl, PORT: String(port) };
     return start({
       args: [...nodeArgs, ...recipe.args],
       cores,
       port,
-      env: { ...env, ...recipe.env, HOMARD_PORT: String(port) },
+      env: { ...env, ...recipe.env, ...given, HOMARD_PORT: String(port) },
       logFile: join(directory, `${name}.log`),
     });
   };
@@ -73,6 +77,7 @@ export async function createSubject(name: SubjectName, surroundings: Surrounding
   return {
     name,
     isAgent,
+    isDurable: recipe.env['HOMARD_DATA'] !== undefined,
     token,
     end,
     ...(database && { database }),
@@ -84,6 +89,10 @@ export async function createSubject(name: SubjectName, surroundings: Surrounding
     },
     start: async () => {
       server = await launch(core, []);
+      return server.startMs;
+    },
+    startAnew: async () => {
+      server = await launch(core, [], { HOMARD_DATA: await fs.mkdtemp(join(directory, `${name}-anew-`)) });
       return server.startMs;
     },
   };

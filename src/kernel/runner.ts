@@ -78,7 +78,7 @@ interface Active {
 
 export function createRunner(config: RunnerConfig): Runner {
   const { journal, worker, assemble, log, onChange, renewMs = 1500, sweepMs = 1000, pollMs = 250 } = config;
-  const cache = createHistoryCache({ limitBytes: 8_000_000, idleMs: 10 * 60_000 });
+  const cache = createHistoryCache({ limitBytes: 16_000_000, idleMs: 60_000 });
   const active = new Map<string, Active>();
   const tasks = new Set<Promise<void>>();
   const watching = new Set<Promise<void>>();
@@ -171,6 +171,7 @@ export function createRunner(config: RunnerConfig): Runner {
 
   async function sweep(): Promise<void> {
     if (closing) return;
+    cache.trim();
     for (const claim of await journal.claim(worker, 32)) {
       if (closing) return;
       active.get(claim.run)?.stop('lost');

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { defaultWindow, project, windowStart } from '../../src/kernel/index.ts';
@@ -55,7 +56,7 @@ describe('the cache of windows', () => {
     const entries = await rig.entries();
     const { bytesTo: bytes } = entries.at(-1)!;
     const start = windowStart({ seq: 2, bytes }, defaultWindow);
-    const cache = createHistoryCache({ limitBytes: 2.5 * bytes, idleMs: 60_000 });
+    const cache = createHistoryCache({ limitBytes: 2.5 * (bytes + 2 * 2000), idleMs: 60_000 });
     const key = (conversation: string) => ({ ...owner, conversation });
     const claim = (conversation: string, incarnation = 'one') => ({
       ...key(conversation),
@@ -77,8 +78,12 @@ describe('the cache of windows', () => {
     expect(['a', 'b', 'c'].map((name) => cache.take(claim(name), start)?.length)).toEqual([undefined, 2, 2]);
     cache.put(key('d'), { incarnation: 'one', version: 2, bytes, start, entries });
     expect(cache.take(claim('d', 'another'), start)).toBeUndefined();
-    const forgetful = createHistoryCache({ limitBytes: 10 * bytes, idleMs: -1 });
-    forgetful.put(key('a'), { incarnation: 'one', version: 2, bytes, start, entries });
-    expect(forgetful.take(claim('a'), start)).toBeUndefined();
+    const forgetful = createHistoryCache({ limitBytes: 1e6, idleMs: 20 });
+    for (const name of ['a', 'b']) forgetful.put(key(name), { incarnation: 'one', version: 2, bytes, start, entries });
+    forgetful.trim();
+    expect(forgetful.take(claim('a'), start)).toHaveLength(2);
+    await sleep(30);
+    forgetful.trim();
+    expect(forgetful.take(claim('b'), start)).toBeUndefined();
   });
 });
