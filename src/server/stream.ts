@@ -30,7 +30,10 @@ export function respondWithEvents(c: Context<ServerEnvironment>, config: StreamC
   const headers = { ...HEADERS, 'x-request-id': c.get('requestId') };
   const outgoing = c.env?.outgoing;
   const gone = new AbortController();
-  const leave = () => gone.abort(new DOMException('The reader is gone.', 'AbortError'));
+  let isOver = false;
+  const leave = () => {
+    if (!isOver) gone.abort(new DOMException('The reader is gone.', 'AbortError'));
+  };
   const run = (sink: Sink) => {
     const stream = createEventStream({ ...config, sink, onSlow: leave });
     void fill(stream, gone.signal)
@@ -40,7 +43,10 @@ export function respondWithEvents(c: Context<ServerEnvironment>, config: StreamC
         if (error instanceof AgentError && !error.retryable) stream.sendRaw('error', { code, message, hint });
         else config.log.warn({ err: error, run: config.run }, `An event stream broke: ${messageOf(error)}`);
       })
-      .finally(() => stream.end());
+      .finally(() => {
+        isOver = true; // every stream closes; only one that is left is worth an error object
+        stream.end();
+      });
   };
   if (outgoing) {
     outgoing.writeHead(200, headers);
