@@ -2,7 +2,7 @@
 import type { Entry } from '../kernel/index.ts';
 import { journalError } from '../kernel/index.ts';
 
-const utc = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+export const utc = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 export const entryColumns = `seq, run, commit_n, epoch, kind, body, octet_length(body), bytes_to, ${utc('at')}`;
 

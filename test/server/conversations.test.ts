@@ -95,7 +95,8 @@ describe.each(backends)('conversations on %s', (backend) => {
       'i'.repeat(200),
     ];
     for (const id of hostile) expect((await say(id, `mine ${JSON.stringify(id)}`)).status).toBe(200);
-    for (const name of readdirSync(server.folder)) expect(['db', 'db.lock', 'db.lock-journal']).toContain(name);
+    for (const name of readdirSync(server.folder))
+      expect(['db', 'db.lock', 'db.lock-journal', 'workspace']).toContain(name);
     const list = (await server.call('GET', '/conversations?limit=500')).body.conversations as unknown as {
       id: string;
     }[];
