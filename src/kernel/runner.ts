@@ -2,7 +2,7 @@
 // whoever watches. The rows of the journal are the truth; everything here may be lost at any moment.
 import { LONGEST_TIMER_MS } from './calls.ts';
 import { stopping } from './endings.ts';
-import { messageOf } from './errors.ts';
+import { AgentError, messageOf } from './errors.ts';
 import type { AgentEvent, Emitted, Position } from './events.ts';
 import { isTerminal } from './events.ts';
 import { createHistoryCache } from './history-cache.ts';
@@ -110,6 +110,9 @@ export function createRunner(config: RunnerConfig): Runner {
       } catch (error) {
         // The record could not be reached or read: nothing more is known here. The lease runs out and the run is claimed anew.
         log.error({ err: error, run: claim.run }, `A run stopped here: ${messageOf(error)}`);
+        const code = error instanceof AgentError ? error.code : 'run.interrupted';
+        const why = error instanceof AgentError ? error.message : 'Its record cannot be written now.';
+        live.notify({ type: 'warning', code, message: `This run stopped, and goes on when it can: ${why}` });
         return null;
       } finally {
         clearTimeout(timer);

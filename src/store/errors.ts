@@ -7,10 +7,14 @@ export const storeError = defineErrors('store', {
   },
   unreadable: {
     status: 500,
-    hint: 'Nothing was changed. Choose another HOMARD_DATA, or restore a backup of this one.',
+    hint: 'Nothing was changed. Restore a backup: "homard restore <file> --replace"; or choose another HOMARD_DATA.',
   },
   not_durable: { status: 500, hint: 'Use PostgreSQL (HOMARD_DATABASE_URL), and report this with your platform.' },
-  worker_died: { status: 500, hint: 'Restart the server; what was acknowledged is on disk.', retryable: true },
+  worker_died: {
+    status: 503,
+    hint: 'Send it again in a moment: the database opens itself again. What was acknowledged is on disk.',
+    retryable: true,
+  },
   closed: { status: 503, hint: 'The server is stopping: send the request again in a moment.', retryable: true },
   pg_missing: { status: 500, hint: 'Install the client: npm install pg@8.23.1' },
   unreachable: { status: 500, hint: 'Check HOMARD_DATABASE_URL and that PostgreSQL runs there.', retryable: true },
@@ -26,6 +30,40 @@ export const storeError = defineErrors('store', {
     retryable: true,
   },
   invalid_cursor: { status: 400, hint: 'Leave it out for the first page; then give the "next" of the page before.' },
+  file_gone: {
+    status: 404,
+    hint: 'Send the file again. Servers that share a database must share the folder "files", too.',
+  },
+  not_empty: {
+    status: 409,
+    hint: 'Choose an empty place. "homard restore <file> --replace" keeps an embedded database aside and puts the backup there.',
+  },
+  backup_damaged: { status: 400, hint: 'Nothing was changed. Take another backup: they are in the folder "backups".' },
+  backup_newer: { status: 400, hint: 'Nothing was changed. Restore it with the release that made it, or a newer one.' },
+  unfinished: { status: 500, hint: 'Run "homard grow postgres://..." again: it goes on where it stopped.' },
+  grow_differs: {
+    status: 500,
+    hint: 'Nothing of the embedded database was changed. Give an empty database to "homard grow".',
+  },
+  disk_full: {
+    status: 503,
+    hint: 'Make space on the disk of the data directory: the server goes on by itself then.',
+    retryable: true,
+  },
+  damaged: { status: 500, hint: 'Restore the newest backup: homard restore <file> --replace.' },
+  inconsistent: {
+    status: 500,
+    hint: '"homard doctor --deep" reads everything; "homard restore <file> --replace" brings the newest backup back.',
+  },
+  replaced: {
+    status: 503,
+    hint: 'Nothing more is written. Restart the server: it opens what is in the data directory then.',
+  },
+  read_only: {
+    status: 503,
+    hint: '"homard doctor" says what to do. What is there can be read; send the request again when it is well.',
+    retryable: true,
+  },
   fork_exists: { status: 409, hint: 'Choose another id for the fork, or leave it out.' },
   fork_out_of_range: { status: 404, hint: 'GET /conversations/:id/messages lists the entries that there are.' },
 });
@@ -39,6 +77,10 @@ export function isTransient(error: unknown): boolean {
       /connection terminated|connection ended|timeout exceeded when trying/i.test(error.message)
     );
   }
-  // Connection lost, server shutting down or starting, serialization failure, deadlock, unique key taken by a neighbour.
-  return /^(?:08|57P|40001|40P01|23505|53300)/.test(code) || /^E(?:CONN|PIPE|AI_AGAIN|HOSTUNREACH|TIMEDOUT)/.test(code);
+  // Connection lost, server shutting down or starting, too long behind a lock, serialization failure, deadlock, unique key
+  // taken by a neighbour, the embedded engine ended and comes back.
+  return (
+    /^(?:08|57P|57014|55P03|40001|40P01|23505|53300|store\.worker_died)/.test(code) ||
+    /^E(?:CONN|PIPE|AI_AGAIN|HOSTUNREACH|TIMEDOUT)/.test(code)
+  );
 }

@@ -9,6 +9,7 @@ import { syncDirectory, syncTree } from './durable-fs.ts';
 import { startWorker } from './link.ts';
 import type { Link } from './link.ts';
 import { lockDirectory } from './lock.ts';
+import { createRevivingLink } from './revive.ts';
 import { unpackTemplate } from './template.ts';
 
 export interface PgliteDatabase extends Database {
@@ -43,7 +44,12 @@ export async function openPglite(directory: string, config: PgliteConfig = {}): 
     const opened = openExisting(link, path);
     // Kysely is loaded while the engine starts.
     const [{ createDatabase }] = await Promise.all([import('./database.ts'), opened]);
-    return createDatabase(link, lock, config.log);
+    const open = async () => {
+      const again = startWorker();
+      await openExisting(again, path);
+      return again;
+    };
+    return createDatabase(createRevivingLink(link, { directory: path, open, log: config.log }), lock, config.log);
   } catch (error) {
     await link?.stop();
     lock?.[Symbol.dispose]();

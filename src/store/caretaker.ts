@@ -1,0 +1,89 @@
+// What is done for the data while nobody asks: backups that replace each other, and what is kept no longer than wanted.
+import { join } from 'node:path';
+import type { ConversationKey, Log } from '../kernel/index.ts';
+import { messageOf } from '../kernel/index.ts';
+import { automaticName, backupsIn, listBackups, packArchive, removeOldBackups, saveBackup } from './backup-file.ts';
+import type { Database } from './database.ts';
+import type { Health } from './health.ts';
+import { removeUntouched } from './retention.ts';
+
+export interface CaretakerConfig {
+  database: Database;
+  health: Health;
+  /** Data directory. */
+  directory: string;
+  version: string;
+  log: Log;
+  /** Hours between backups, 0: none; and how many are kept. */
+  backup: { everyHours: number; keep: number };
+  /** Days that a conversation is kept after it was last touched. */
+  conversationDays?: number | undefined;
+  /** Told of each conversation that is not kept any longer. */
+  onRemoved?: (key: ConversationKey) => Promise<unknown>;
+  /** Milliseconds between two looks at what is due; the first one is that long after the start. */
+  lookMs?: number;
+}
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const LOOK_MS = 600_000;
+/** A backup leaves half of the time to others. */
+const PAUSE_MS = 5;
+
+/** A failure is a warning in the log, and tried again at the next look. */
+export function createCaretaker(config: CaretakerConfig): AsyncDisposable {
+  const { database, health, directory, version, log, backup, conversationDays, lookMs = LOOK_MS } = config;
+  const folder = backupsIn(directory);
+  let cleanedAt = 0;
+  let work: Promise<void> | undefined;
+  let isStopped = false;
+
+  async function backUp(): Promise<void> {
+    const [newest] = await listBackups(folder);
+    if (newest && Date.now() - newest.at.getTime() < backup.everyHours * HOUR_MS) return;
+    const packed = await packArchive(database, { directory, version, pauseMs: PAUSE_MS });
+    stopping.signal.addEventListener('abort', () => packed.destroy(), { once: true });
+    await saveBackup(packed, join(folder, automaticName(new Date())));
+    await removeOldBackups(folder, backup.keep);
+  }
+
+  async function clean(days: number): Promise<void> {
+    if (Date.now() - cleanedAt < DAY_MS) return;
+    const before = new Date(Date.now() - days * DAY_MS);
+    const { onRemoved } = config;
+    const removed = await removeUntouched(database, { before, ...(onRemoved && { onRemoved }) });
+    cleanedAt = Date.now();
+    if (removed) log.warn({ removed, days }, `${removed} conversations untouched for ${days} days were deleted.`);
+  }
+
+  const stopping = new AbortController();
+  const attempt = async (what: string, task: () => Promise<void>) => {
+    try {
+      if (!isStopped) await task();
+    } catch (error) {
+      if (isStopped) return;
+      health.observe(error);
+      log.warn({ err: error }, `${what} failed: ${messageOf(error)}`);
+    }
+  };
+  const look = async () => {
+    if (health.problem()?.isReadOnly) return;
+    if (backup.everyHours > 0) await attempt('The automatic backup', backUp);
+    if (conversationDays !== undefined) await attempt('Deleting old conversations', () => clean(conversationDays));
+  };
+  const timer = setInterval(() => {
+    work ??= look().finally(() => {
+      work = undefined;
+    });
+  }, lookMs);
+  timer.unref();
+
+  return {
+    async [Symbol.asyncDispose]() {
+      isStopped = true;
+      clearInterval(timer);
+      stopping.abort();
+      await work;
+    },
+  };
+}
