@@ -119,7 +119,7 @@ export function createRouter(config: ModelsConfig, env: Environment, options: Ro
 
   function describe(): ModelsDescription {
     return {
-      default: config.default ?? nameOf(defaultRoute()),
+      default: nameOf(defaultRoute()),
       hosts: [...hosts.values()].map((host) => ({
         name: host.name,
         baseUrl: toPublicUrl(host.baseUrl),

@@ -21,6 +21,8 @@ export const serverError = defineErrors('server', {
   },
   not_found: { status: 404, hint: 'See docs/ARCHITECTURE.md for the routes.' },
   conversation_not_found: { status: 404, hint: 'GET /conversations lists what there is.' },
+  file_not_found: { status: 404, hint: 'Send the file to POST /files again: it answers the id.' },
+  file_too_large: { status: 413, hint: 'Send a smaller file, or raise "fileLimitBytes" in homard.config.yaml.' },
   history_differs: {
     status: 409,
     hint: 'Send only the new message (or "query"); the server keeps the history. Fork the conversation to change it.',

@@ -1,11 +1,12 @@
-// A caller's feed: run states as the record has them, looked at when something happened here and once a second for what
-// happened elsewhere. The rows are the truth; a lost hint costs a second.
+// A caller's feed: run states, titles and deletions as the record has them, looked at when something happened here and once
+// a second for what happened elsewhere. The rows are the truth; a lost hint costs a second.
 import type { Owner } from '../kernel/index.ts';
-import type { Conversations, RunChange } from '../store/conversations.ts';
+import type { Change } from '../store/changes.ts';
+import type { Conversations } from '../store/conversations.ts';
 
 export interface Feed {
   /** Tells each change after an instant once, oldest first, until `signal` aborts. */
-  follow(owner: Owner, range: { after: Date; signal: AbortSignal }, on: (change: RunChange) => void): Promise<void>;
+  follow(owner: Owner, range: { after: Date; signal: AbortSignal }, on: (change: Change) => void): Promise<void>;
   /** Something of this owner changed in this process. */
   hint(owner: Owner): void;
 }
@@ -14,7 +15,7 @@ export interface Feed {
 export const OVERLAP_MS = 5000;
 const PAGE = 200;
 
-export function createFeed(conversations: Conversations, pollMs = 1000): Feed {
+export function createFeed(conversations: Pick<Conversations, 'changes'>, pollMs = 1000): Feed {
   const waiting = new Set<{ owner: Owner; wake: () => void }>();
 
   function pause(owner: Owner, signal: AbortSignal): Promise<void> {
@@ -41,19 +42,24 @@ export function createFeed(conversations: Conversations, pollMs = 1000): Feed {
       const told = new Map<string, number>();
       let newest = after.getTime();
       let from = newest;
+      let limit = PAGE;
       while (!signal.aborted) {
-        const changes = await conversations.changes(owner, new Date(from).toISOString(), PAGE);
+        const changes = await conversations.changes(owner, { after: new Date(from).toISOString(), limit });
+        let fresh = 0;
         for (const change of changes) {
-          const name = `${change.run} ${change.status} ${change.changedAt}`;
+          const name = JSON.stringify(change);
           if (told.has(name)) continue;
-          const at = Date.parse(change.changedAt);
+          fresh++;
+          const at = Date.parse(change.data.changedAt);
           told.set(name, at);
           newest = Math.max(newest, at);
           on(change);
         }
         for (const [name, at] of told) if (at < newest - 2 * OVERLAP_MS) told.delete(name);
-        const isFull = changes.length === PAGE;
+        const isFull = changes.length === limit;
         from = isFull ? newest - 1 : Math.max(after.getTime(), newest - OVERLAP_MS);
+        // A page of one instant, all told: what follows is behind it.
+        limit = isFull && !fresh ? limit * 2 : isFull ? limit : PAGE;
         if (!isFull) await pause(owner, signal);
       }
     },

@@ -18,11 +18,14 @@ export async function parseBody<T>(
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw serverError('invalid_json', `The body is not JSON: ${(error as Error).message.slice(0, 200)}`, {
-      cause: error,
-    });
+    throw serverError('invalid_json', `The body is not JSON: ${reasonOf(error as Error)}.`, { cause: error });
   }
   return parse(schema, value);
+}
+
+/** Without the piece of the body that the engine shows: it may hold a key. */
+function reasonOf({ message }: Error): string {
+  return message.split(/,? *(?:\.\.\.)?"/, 1)[0]!.slice(0, 200) || 'it has no meaning';
 }
 
 export function parse<T>(schema: z.ZodType<T>, value: unknown): T {

@@ -12,6 +12,7 @@ import type {
   Submitted,
 } from '../kernel/index.ts';
 import { AgentError, cancelledOutcome, journalError, noUsage, textOf } from '../kernel/index.ts';
+import { toLine } from '../files/name.ts';
 import { fromColumn, toColumn } from './column.ts';
 import { createBatcher } from './committer.ts';
 import type { Database } from './database.ts';
@@ -219,12 +220,15 @@ function nameOf({ tenant, owner, conversation }: ConversationKey): string {
   return `${tenant}\u0001${owner}\u0001${conversation}`;
 }
 
-/** The first line of the first message, at most 80 characters. */
-function titleOf({ message }: Submission): string {
-  const line =
-    textOf(message.parts)
-      .trimStart()
-      .split(/[\r\n]/, 1)[0] ?? '';
-  const isInsidePair = /[\uDC00-\uDFFF]/.test(line[80] ?? '');
-  return line.slice(0, isInsidePair ? 79 : 80).trim();
+/** The first line of the first message that holds something to read, else the name of its first file; at most 80 characters. */
+export function titleOf({ message: { parts } }: Pick<Submission, 'message'>): string {
+  // A message may be megabytes long.
+  const lines = textOf(parts)
+    .trimStart()
+    .slice(0, 4000)
+    .split(/[\r\n]/);
+  const line = lines.map(toLine).find((text) => text !== '') ?? '';
+  const title = line || (parts.find((part) => part.type === 'file')?.name ?? '');
+  const isInsidePair = /[\uDC00-\uDFFF]/.test(title[80] ?? '');
+  return title.slice(0, isInsidePair ? 79 : 80).trim();
 }

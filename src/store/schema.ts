@@ -16,10 +16,23 @@ export interface Schema {
     title: string | null;
     parent: string | null;
     parent_seq: number | null;
+    /** When it got its title other than from its first message. */
+    named_at: Generated<Date | null>;
     created_at: Generated<Date>;
     updated_at: Generated<Date>;
+    /** The last entry in its readable file, and the file's length and time of change (milliseconds) with it. */
+    transcript_seq: Generated<number>;
+    transcript_bytes: Generated<number>;
+    transcript_mtime: Generated<number | null>;
   };
-  tombstone: Owned & { conversation: string; version: number; hash: string; deleted_at: Generated<Date> };
+  tombstone: Owned & {
+    conversation: string;
+    version: number;
+    hash: string;
+    deleted_at: Generated<Date>;
+    /** Of the conversation; null in old ones. */
+    created_at: Generated<Date | null>;
+  };
   journal: Owned & {
     conversation: string;
     seq: number;
@@ -57,6 +70,7 @@ export interface Schema {
     changed_at: Generated<Date>;
     ended_at: Date | null;
   };
+  file: Owned & { id: string; name: string; mime: string; bytes: number; at: Generated<Date> };
   step: Owned & {
     run: string;
     n: number;

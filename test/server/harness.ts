@@ -39,6 +39,11 @@ export interface TestServer extends AsyncDisposable {
   stream(path: string, options?: CallOptions & { until?: (frame: Frame) => boolean }): Promise<Frame[]>;
   /** Closes the server as SIGTERM does, and starts a new one on the same store. */
   restart(input?: HomardInput): Promise<void>;
+  /** The two halves of a restart. */
+  stop(): Promise<void>;
+  start(input: HomardInput): Promise<void>;
+  /** Of its own database on PostgreSQL. */
+  databaseUrl: string | undefined;
 }
 
 export interface CallOptions {
@@ -162,6 +167,9 @@ export async function createTestServer(backend: Backend, input: HomardInput = {}
       }
       return frames;
     },
+    stop,
+    start,
+    databaseUrl: postgres?.url,
     async restart(more = {}) {
       await stop();
       await start(more);

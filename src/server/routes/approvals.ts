@@ -5,7 +5,7 @@ import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { parseBody } from '../request.ts';
 
 /** The server keeps tool and arguments; a client names the approval and says what it decides. */
-const decision = z.strictObject({
+export const decision = z.strictObject({
   decision: z.enum(['allow', 'deny']),
   comment: z.string().max(4000).optional(),
   /** Replace the model's arguments; they are validated and decided anew. */

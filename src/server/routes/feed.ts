@@ -14,7 +14,7 @@ export function feedRoutes({ feed, config, log }: ServerParts): Hono<ServerEnvir
     const isBack = last !== undefined && !Number.isNaN(Date.parse(last));
     const after = isBack ? new Date(Date.parse(last) - OVERLAP_MS) : new Date();
     return respondWithEvents(c, { ...config, log, run: '' }, (stream, gone) =>
-      feed.follow(caller, { after, signal: gone }, (change) => stream.sendRaw('run', change, change.changedAt)),
+      feed.follow(caller, { after, signal: gone }, ({ event, data }) => stream.sendRaw(event, data, data.changedAt)),
     );
   });
   return app;

@@ -7,7 +7,7 @@ import { parse } from '../request.ts';
 const KEYS = ['model', 'day', 'conversation', 'run'] as const;
 const instant = z.iso.datetime({ offset: true });
 
-const usageQuery = z.strictObject({
+export const usageQuery = z.strictObject({
   from: instant.default('1970-01-01T00:00:00Z'),
   to: instant.default('9999-12-31T00:00:00Z'),
   by: z
