@@ -3,10 +3,12 @@ import { spawn } from 'node:child_process';
 
 const checks: Record<string, string[]> = {
   types: ['tsc', '-p', '.'],
+  'web types': ['web/node_modules/.bin/vue-tsc', '-p', 'web', '--noEmit'],
   lint: ['oxlint', '--type-aware'],
-  format: ['oxfmt', '--check', 'src', 'test', 'scripts', 'bench'],
+  format: ['oxfmt', '--check', 'src', 'test', 'scripts', 'bench', 'examples', 'web'],
   structure: ['node', 'scripts/structure.ts'],
   unused: ['knip'],
+  docs: ['node', 'scripts/docs.ts'],
 };
 
 async function run(name: string, [command = '', ...rest]: string[]): Promise<boolean> {

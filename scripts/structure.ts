@@ -6,15 +6,19 @@ import { dirname, join, relative } from 'node:path';
 /** Folder -> its level, and the packages it may import. A folder imports only from lower levels. */
 const FOLDERS: Record<string, { level: number; packages: string[] }> = {
   kernel: { level: 0, packages: [] },
+  files: { level: 0, packages: [] },
   store: { level: 1, packages: ['kysely', 'pg', '@electric-sql/pglite'] },
   models: {
     level: 1,
     packages: ['zod', '@ai-sdk/anthropic', '@ai-sdk/openai', '@ai-sdk/deepseek', '@ai-sdk/alibaba', '@ai-sdk/provider'],
   },
+  terminal: { level: 1, packages: [] },
   access: { level: 2, packages: [] },
+  memory: { level: 2, packages: ['yaml'] },
   tools: { level: 3, packages: ['zod'] },
   agents: { level: 4, packages: ['zod'] },
   server: { level: 5, packages: ['hono', '@hono/node-server', 'zod'] },
+  commands: { level: 5, packages: ['zod'] },
   testing: { level: 7, packages: ['pg', 'zod', '@electric-sql/pglite'] },
   '.': { level: 6, packages: ['hono', '@hono/node-server', 'pino', 'yaml', 'zod'] },
 };
@@ -80,7 +84,7 @@ for (const path of globSync('**/*.ts', { cwd: 'src' })) {
   checkImports(path, text);
 }
 if (kernelLines > MAX_KERNEL_LINES) problems.push(`kernel: ${kernelLines} lines, at most ${MAX_KERNEL_LINES}`);
-for (const path of globSync('{test,bench,scripts}/**/*.ts')) {
+for (const path of globSync('{test,bench,scripts,examples}/**/*.ts')) {
   const text = readFileSync(path, 'utf8');
   if (/vi\.(mock|doMock)\(/.test(text)) problems.push(`${path}: module mocks are not used here`);
   if (text.split('\n').length - 1 > MAX_FILE_LINES) problems.push(`${path}: longer than ${MAX_FILE_LINES} lines`);

@@ -1,26 +1,35 @@
 // The composition root: every part is built by hand, in order, and disposed in reverse.
-import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hostname } from 'node:os';
 import type { Hono } from 'hono';
-import type { Identity } from './access/identity.ts';
+import type { Caller, Identity } from './access/identity.ts';
 import { createSignIn } from './access/sign-in.ts';
 import { createAssembler } from './agents/assemble.ts';
 import type { ConfigInput } from './config.ts';
 import { toConfig } from './config.ts';
 import type { Log, Middleware, Model, Policy, Tool } from './kernel/index.ts';
-import { askForWrites, createRunner, messageOf } from './kernel/index.ts';
+import { askForWrites, createRunner } from './kernel/index.ts';
+import { openTranscripts, withTranscripts } from './memory/index.ts';
 import { createPriceTable } from './models/prices.ts';
-import { createRouter } from './models/router.ts';
+import type { ModelsList } from './models/catalog.ts';
+import { DEMO } from './models/config.ts';
+import { createSetup } from './models/setup.ts';
 import type { ServerEnvironment } from './server/context.ts';
 import { createFeed } from './server/feed.ts';
 import { createHttpApp } from './server/http.ts';
+import { createPage, pageDirectory } from './server/static.ts';
+import { packArchive } from './store/backup-file.ts';
+import { createCaretaker } from './store/caretaker.ts';
 import { createConversations } from './store/conversations.ts';
+import { createFiles } from './store/files.ts';
+import type { Health } from './store/health.ts';
+import { createHealth, guardJournal } from './store/health.ts';
 import { createSqlJournal } from './store/journal.ts';
 import { migrate } from './store/migrations/index.ts';
 import type { Database } from './store/database.ts';
-import { storeError } from './store/errors.ts';
-import { openDatabase } from './store/open.ts';
+import { makeDirectory, openDatabase } from './store/open.ts';
+import { createTranscriptStore } from './store/transcripts.ts';
 import { createUsageReport } from './store/usage.ts';
 import { currentTime } from './tools/clock.ts';
 import { rollDice } from './tools/dice.ts';
@@ -41,6 +50,10 @@ export interface HomardInput {
   middleware?: readonly Middleware[];
   /** For every request, instead of the configured ones. */
   model?: Model;
+  /** The web page: false where the host has its own, a directory for another build of it. Default true. */
+  page?: boolean | string;
+  /** Where there is an `identity`: who may choose the model and its key for everybody. Nobody when absent. */
+  maySetUp?: (caller: Caller) => boolean;
   /** Shaped like pino; sentences on the console when absent. */
   logger?: Log;
   /** Keys of models; `process.env` when absent. */
@@ -50,8 +63,10 @@ export interface HomardInput {
 export interface Homard extends AsyncDisposable {
   /** Answers any request below the root; mounts in every host that speaks fetch. */
   fetch: Hono<ServerEnvironment>['fetch'];
-  /** No model is configured: the scripted demo answers. */
+  /** No model was configured at the start: the scripted demo answers. */
   isDemo: boolean;
+  /** What answers where a request names no model, as it was found at the start. */
+  model: string;
   /** Stops runs so that another process, or the next start, goes on with them; then closes the store. */
   close(): Promise<void>;
 }
@@ -64,16 +79,31 @@ const consoleLog: Log = {
 const SYSTEM = `You are Homard, a helpful assistant. Answer in the language of the user. Use the tools you are given when \
 they help, and say plainly when something failed or is unknown.`;
 
-/** Builds a whole server without listening. Throws `config.*`, `store.*`. */
-export async function createHomard(input: HomardInput = {}): Promise<Homard> {
+/**
+ * Builds a whole server without listening. `opened` is the database of this input, where its opening has begun already;
+ * it is closed with the server. Throws `config.*`, `store.*`.
+ */
+export async function createHomard(input: HomardInput = {}, opened?: Promise<Database>): Promise<Homard> {
   const config = toConfig(input.config ?? {}, 'The configuration');
   const { logger: log = consoleLog, environment = process.env, policy = askForWrites, middleware = [] } = input;
+  const { page = true } = input;
   const { limits, window } = config;
+  const setup = await createSetup({
+    directory: config.data,
+    config: config.models,
+    environment,
+    warn: (message) => log.warn({}, message),
+  });
+  const { router } = setup;
+  const looked = input.model ? undefined : router.findLocal();
   await using stack = new AsyncDisposableStack();
-  await makeDirectory(config.data);
-  const database = stack.use(await openDatabase({ url: input.database, directory: config.data, log }));
+  makeDirectory(config.data);
+  const database = stack.use(await (opened ?? openDatabase({ url: input.database, directory: config.data, log })));
   await migrate(database.kysely);
-  if (database.kind === 'pglite') {
+  const isEmbedded = database.kind === 'pglite';
+  const health = stack.use(createHealth({ database, directory: isEmbedded ? config.data : undefined, log }));
+  await health.check();
+  if (isEmbedded && !health.problem()?.isReadOnly) {
     // The directory lock proves that nobody else lives: whatever was running is free at once.
     await database.kysely
       .updateTable('run')
@@ -81,45 +111,94 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
       .where('status', '=', 'running')
       .execute();
   }
-  const journal = createSqlJournal(database);
-  const conversations = createConversations(database);
+  const journal = guardJournal(createSqlJournal(database), health);
+  const owner = { tenant: 'default', owner: 'owner' };
+  const transcripts =
+    config.transcripts && !health.problem()?.isReadOnly
+      ? stack.use(
+          await openTranscripts({
+            store: createTranscriptStore(database),
+            workspace: config.workspace ?? join(config.data, 'workspace'),
+            single: input.identity ? undefined : owner,
+            log,
+          }),
+        )
+      : undefined;
+  const stored = createConversations(database);
+  const conversations = transcripts ? withTranscripts(stored, transcripts) : stored;
+  const { everyHours = isEmbedded ? 24 : 0, keep } = config.backup;
+  stack.use(
+    createCaretaker({
+      database,
+      health,
+      directory: config.data,
+      version,
+      log,
+      backup: { everyHours, keep },
+      conversationDays: config.retention.conversationDays,
+      onRemoved: async (key) => await transcripts?.remove(key),
+    }),
+  );
+  const files = createFiles(database, join(config.data, 'files'));
   const feed = createFeed(conversations);
   const priceOf = createPriceTable(config.prices);
-  const router = createRouter(config.models, environment);
-  const isDemo = !input.model && router.describe().default === 'demo';
-  const tools = [currentTime, ...(isDemo ? [rollDice] : []), ...(input.tools ?? [])];
-  const assistant = { name: 'assistant', system: config.system ?? SYSTEM, tools, policy, middleware, limits, window };
-  const assembler = createAssembler([assistant], (name) => input.model ?? router.resolve(name));
+  await looked;
+  const isDemo = () => !input.model && router.defaultRoute().host === DEMO;
+  const assemblerWith = (own: readonly Tool[]) => {
+    const tools = [...own, ...(input.tools ?? [])];
+    const assistant = { name: 'assistant', system: config.system ?? SYSTEM, tools, policy, middleware, limits, window };
+    return createAssembler(
+      [assistant],
+      (name) => input.model ?? router.resolve(name),
+      (owner, { id }, signal) => files.read(owner, id, signal),
+    );
+  };
+  // The model may be chosen while the server runs: the demo's own tool is there as long as the demo is.
+  const assemblers = { demo: assemblerWith([currentTime, rollDice]), real: assemblerWith([currentTime]) };
+  const assembler = () => (isDemo() ? assemblers.demo : assemblers.real);
   const runner = stack.use(
     createRunner({
       journal,
       worker: `${hostname()}-${process.pid}-${crypto.randomUUID().slice(0, 8)}`,
-      assemble: assembler.assemble,
+      assemble: (claim) => assembler().assemble(claim),
       log,
       onChange: ({ claim, event }) => {
         if (event.type === 'run_start' || event.type === 'run_end' || event.type === 'error') feed.hint(claim);
+        // A turn that ends at once is written in one piece.
+        transcripts?.hint(claim, event.type === 'run_start' ? 200 : undefined);
       },
     }),
   );
-  const owner = { tenant: 'default', owner: 'owner' };
   const signIn = input.identity
     ? undefined
     : await createSignIn({ directory: config.data, owner, ...(input.token !== undefined && { token: input.token }) });
+  const isFor = signIn ? () => true : input.maySetUp;
   const app = createHttpApp({
     runner,
     usage: createUsageReport(database),
     priceOf,
     journal,
     conversations,
+    files,
     feed,
     log,
     identity: input.identity ?? signIn!.identity,
     ...(signIn && { signIn }),
-    resolve: assembler.resolve,
-    isReachable: () => isReachable(database),
+    resolve: (wanted) => assembler().resolve(wanted),
+    listModels: () => (input.model ? Promise.resolve(listOf(input.model)) : router.list()),
+    ...(isFor && !input.model && { setup: { models: setup, isFor } }),
+    ...(page !== false && { page: createPage(page === true ? pageDirectory() : page) }),
+    care: {
+      health,
+      ...(signIn && {
+        pack: ({ hasSecrets }) => packArchive(database, { directory: config.data, version, hasSecrets }),
+      }),
+    },
+    isReachable: () => isReachable(database, health),
     describe: () => ({ version, store: database.kind, models: router.describe(), activeRuns: runner.activeCount() }),
     config: {
       bodyLimitBytes: config.bodyLimitBytes,
+      fileLimitBytes: config.fileLimitBytes,
       heartbeatMs: config.heartbeatSeconds * 1000,
       backlogBytes: config.backlogBytes,
       hosts: signIn ? ['localhost', '127.0.0.1', '[::1]', config.host, ...config.hosts] : null,
@@ -128,21 +207,22 @@ export async function createHomard(input: HomardInput = {}): Promise<Homard> {
   await runner.sweep();
   const owned = stack.move();
   const close = () => owned.disposeAsync();
-  return { fetch: app.fetch, isDemo, close, [Symbol.asyncDispose]: close };
+  const model = input.model?.name ?? router.describe().default;
+  return { fetch: app.fetch, isDemo: isDemo(), model, close, [Symbol.asyncDispose]: close };
 }
 
-async function makeDirectory(path: string): Promise<void> {
-  try {
-    await mkdir(path, { recursive: true, mode: 0o700 });
-  } catch (error) {
-    throw storeError('unreadable', `The data directory ${path} cannot be made: ${messageOf(error)}`, { cause: error });
-  }
+/** Where the host gives the model, it is the only one. */
+function listOf({ name }: Model): ModelsList {
+  return { default: name, isDemo: false, models: [{ name, host: 'embedded' }], hosts: [] };
 }
 
-async function isReachable(database: Database): Promise<boolean> {
+async function isReachable(database: Database, health: Health): Promise<boolean> {
   const answer = database.exec('homard_health', 'select 1', []).then(
     () => true,
-    () => false,
+    (error: unknown) => {
+      health.observe(error);
+      return false;
+    },
   );
   return await Promise.race([answer, sleep(2000, false, { ref: false })]);
 }

@@ -1,4 +1,4 @@
-// homard start | chat | migrate | link. What a start does not need before its database is loaded while that opens.
+// homard start | init | chat | migrate | link. What a start does not need before its database is loaded while that opens.
 import type { Server } from 'node:http';
 import { relative } from 'node:path';
 import { pino } from 'pino';
@@ -12,7 +12,10 @@ import { loadDatabase, openDatabase } from './store/open.ts';
 import { version } from './version.ts';
 
 export const cliError = defineErrors('cli', {
-  unknown_command: { status: 400, hint: 'Commands: start, chat, migrate, link. See "homard --help".' },
+  unknown_command: {
+    status: 400,
+    hint: 'Commands: start, init, chat, migrate, link, backup, restore, grow, doctor. See "homard --help".',
+  },
   unknown_option: {
     status: 400,
     hint: 'Settings come from homard.config.yaml or the environment. See "homard --help".',
@@ -26,10 +29,15 @@ const OPTIONS = new Set(['--help', '--version', '--debug']);
 const HELP = `homard ${version}: a durable, governed agent server
 
   homard start     start the server (default)
+  homard init      choose the model: provider, key and name, tried by a live call
   homard chat      talk at the terminal, with the running server or without one: homard chat [--conversation NAME | --new]
                    [--model NAME] [text]
   homard migrate   bring the database to this version, and end
   homard link      print a one-time sign-in link for the running server
+  homard backup    everything in one file, also while the server runs: homard backup [file] [--with-secrets]
+  homard restore   a backup to an empty place: homard restore <file> [--replace], which keeps aside what is there
+  homard grow      move the embedded database to PostgreSQL: homard grow postgres://user:password@host:5432/database
+  homard doctor    look at everything a server needs, and say what to do: [--deep] [--no-call] [--json]
 
 Configuration: homard.config.yaml, or the environment: HOMARD_PORT, HOMARD_HOST, HOMARD_DATA, HOMARD_DATABASE_URL,
 HOMARD_TOKEN; keys of models: OPENAI_API_KEY, OPENAI_BASE_URL, DEEPSEEK_API_KEY, DASHSCOPE_API_KEY.
@@ -50,7 +58,11 @@ async function run(arguments_: string[]): Promise<void> {
   const command = arguments_.find((argument) => !argument.startsWith('-')) ?? 'start';
   if (arguments_.includes('--help') || command === 'help') return console.log(HELP);
   if (arguments_.includes('--version')) return console.log(version);
-  if (command === 'chat') return await startChat(arguments_.slice(arguments_.indexOf('chat') + 1), loadConfig());
+  const given = arguments_.slice(arguments_.indexOf(command) + 1).filter((argument) => argument !== '--debug');
+  if (command === 'chat') return await startChat(given, loadConfig());
+  if (command === 'init') return await startInit(given, loadConfig());
+  const care = Object.hasOwn(caring, command) ? caring[command] : undefined;
+  if (care) return await care(given);
   const unknown = arguments_.find((argument) => argument.startsWith('-') && !OPTIONS.has(argument));
   if (unknown !== undefined) throw cliError('unknown_option', `"${unknown}" is not an option of homard.`);
   const config = loadConfig();
@@ -60,10 +72,52 @@ async function run(arguments_: string[]): Promise<void> {
     case 'migrate':
       return await runMigrations(config);
     case 'link':
-      return console.log(linkTo(addressOf(config, config.port), await createSignInCode(config.data)));
+      return await printLink(config);
     default:
       throw cliError('unknown_command', `"${command}" is not a command of homard.`);
   }
+}
+
+/** Commands that care for the data; each reads its own arguments. */
+const caring: Record<string, (given: string[]) => Promise<void>> = {
+  async backup(given) {
+    const { backup } = await import('./commands/backup.ts');
+    const config = loadConfig();
+    const { data, databaseUrl } = config;
+    await backup({ arguments: given, directory: data, databaseUrl, version, findServer: () => namedServer(config) });
+  },
+  async restore(given) {
+    const { restore } = await import('./commands/restore.ts');
+    const { data, databaseUrl } = loadConfig();
+    await restore({ arguments: given, directory: data, databaseUrl });
+  },
+  async grow(given) {
+    const { grow } = await import('./commands/grow.ts');
+    await grow({ arguments: given, directory: loadConfig().data });
+  },
+  async doctor(given) {
+    const { doctor } = await import('./commands/doctor.ts');
+    const { createSetup } = await import('./models/setup.ts');
+    const load = () => {
+      const { data, ...config } = loadConfig();
+      return { ...config, directory: data };
+    };
+    const findModel = async () => {
+      const { data, models } = loadConfig();
+      const warn = (message: string) => log.warn(message);
+      const { router } = await createSetup({ directory: data, config: models, environment: process.env, warn });
+      await router.findLocal();
+      return router.resolve();
+    };
+    const plan = { arguments: given, version, load, findModel, findServer: () => namedServer(loadConfig()) };
+    process.exit(await doctor(plan));
+  },
+};
+
+/** The server that says to run on this data directory, whether it answers or not, with the token of its owner. */
+async function namedServer({ data, token }: Config) {
+  const running = await loadServerFile(data);
+  return running && { ...running, token: token ?? (await loadToken(data)) };
 }
 
 async function start(config: Config): Promise<void> {
@@ -114,18 +168,39 @@ async function start(config: Config): Promise<void> {
   process.on('SIGTERM', onSignal);
 }
 
-/** With the running server, else with one in this process, which its caller owns. */
 async function startChat(given: string[], config: Config): Promise<void> {
   const { chat } = await import('./commands/chat.ts');
   const { databaseUrl, token, file: _, ...rest } = config;
-  const running = await loadServerFile(config.data);
-  const server = running && { address: running.address, token: token ?? (await loadToken(config.data)) };
   const open = async () => {
     const { createHomard } = await import('./app.ts');
-    const identity = () => ({ tenant: 'default', owner: 'owner' });
-    return await createHomard({ config: rest, database: databaseUrl, identity, logger: log });
+    const input = { config: rest, database: databaseUrl, logger: log, ...(token !== undefined && { token }) };
+    const { fetch, close } = await createHomard(input);
+    return { fetch, close, token: token ?? (await loadToken(config.data)) };
   };
-  process.exit(await chat({ arguments: given.filter((argument) => argument !== '--debug'), server, open }));
+  process.exit(await chat({ arguments: given, server: await findServer(config), open }));
+}
+
+async function startInit(given: string[], config: Config): Promise<void> {
+  const { init } = await import('./commands/init.ts');
+  const { data: directory, models } = config;
+  const server = await findServer(config);
+  process.exit(await init({ arguments: given, server, directory, config: models, environment: process.env }));
+}
+
+/** The server that runs on this data directory on this machine. */
+async function findServer({
+  data,
+  token,
+}: Config): Promise<{ address: string; token: string | undefined } | undefined> {
+  const { isServer } = await import('./terminal/client.ts');
+  const running = await loadServerFile(data);
+  if (!running || !(await isServer(running.address))) return undefined;
+  return { address: running.address, token: token ?? (await loadToken(data)) };
+}
+
+async function printLink(config: Config): Promise<void> {
+  const running = await loadServerFile(config.data);
+  console.log(linkTo(running?.address ?? addressOf(config, config.port), await createSignInCode(config.data)));
 }
 
 async function runMigrations(config: Config): Promise<void> {
@@ -160,9 +235,9 @@ function curlOf(address: string, { token, data }: Config): string {
   return `curl -N ${address}/chat/stream ${headers} -d '{"query":"Hello! What time is it?"}'`;
 }
 
-const DEMO = `No model is configured, so a scripted demo answers, with real tools. For a real one set OPENAI_API_KEY,
-DEEPSEEK_API_KEY or DASHSCOPE_API_KEY, or OPENAI_BASE_URL for a local server, and start again; a running Ollama with a
-model is found by itself.`;
+const DEMO = `No model is configured, so a scripted demo answers, with real tools. For a real one choose it in the
+page or with "homard init", or set OPENAI_API_KEY, DEEPSEEK_API_KEY or DASHSCOPE_API_KEY, or OPENAI_BASE_URL for a local server, and start
+again; a running Ollama with a model is found by itself.`;
 
 const linkTo = (address: string, code: string) => `${address}/sign-in?code=${code}`;
 

@@ -4,8 +4,8 @@ import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import * as z from 'zod';
 import { defineErrors, messageOf } from './kernel/index.ts';
+import { modelsConfig } from './models/config.ts';
 import { pricesConfig } from './models/prices.ts';
-import { modelsConfig } from './models/router.ts';
 
 export const configError = defineErrors('config', {
   invalid: { status: 500, hint: 'Correct homard.config.yaml, or the environment variable that is named.' },
@@ -26,7 +26,14 @@ export const configSchema = z.strictObject({
     .string()
     .default('.homard')
     .describe('Directory of the embedded database, secrets and files; relative to the working directory.'),
+  workspace: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Folder of what people may read, such as conversations; below the data directory when absent.'),
+  transcripts: z.boolean().default(true).describe('Each conversation is also a YAML file in the workspace.'),
   bodyLimitBytes: z.int().min(1024).default(5_000_000).describe('Largest request body, in bytes.'),
+  fileLimitBytes: z.int().min(1).default(20_000_000).describe('Largest file that is taken, in bytes.'),
   heartbeatSeconds: z.number().min(0.05).default(15).describe('Pause between heartbeats in event streams, in seconds.'),
   backlogBytes: z
     .int()
@@ -50,6 +57,28 @@ export const configSchema = z.strictObject({
         .min(1000)
         .default(50_000)
         .describe('Longer tool results are shown by head and tail. Characters.'),
+    })
+    .prefault({}),
+  backup: z
+    .strictObject({
+      everyHours: z
+        .number()
+        .min(0)
+        .max(500)
+        .optional()
+        .describe(
+          'Hours between automatic backups to "backups" in the data directory; 0 makes none. 24 when absent, 0 on PostgreSQL.',
+        ),
+      keep: z.int().min(1).max(1000).default(7).describe('Automatic backups that are kept.'),
+    })
+    .prefault({}),
+  retention: z
+    .strictObject({
+      conversationDays: z
+        .number()
+        .min(1)
+        .optional()
+        .describe('Days after which a conversation that nobody touched is deleted; all are kept when absent.'),
     })
     .prefault({}),
   prices: pricesConfig.default({}),

@@ -7,7 +7,7 @@ import { defineErrors } from '../kernel/index.ts';
 import type { Caller, Identity } from './identity.ts';
 import { bearerOf } from './identity.ts';
 
-const accessError = defineErrors('access', {
+export const accessError = defineErrors('access', {
   secret_unreadable: {
     status: 500,
     hint: 'Delete the file: a new one is made at the next start, and everybody signs in anew.',
@@ -80,6 +80,14 @@ export async function createSignInCode(directory: string): Promise<string> {
 
 /** Where the owner's token is when none is given. */
 export const tokenFileIn = (directory: string) => join(directory, 'token');
+
+/** The token that a server made there; undefined before its first start. */
+export async function loadToken(directory: string): Promise<string | undefined> {
+  return await readFile(tokenFileIn(directory), 'utf8').then(
+    (text) => text.trim(),
+    () => undefined,
+  );
+}
 
 const linksIn = (directory: string) => join(directory, 'links');
 async function removeOldLinks(links: string): Promise<void> {

@@ -3,7 +3,7 @@ import { defineErrors } from './errors.ts';
 import type { EndReason } from './events.ts';
 import type { FinishReason } from './model.ts';
 
-const runError = defineErrors('run', {
+export const runError = defineErrors('run', {
   timeout: { status: 504, hint: 'Ask for less at once, or raise limits.runMs in the configuration.' },
   gave_up: { status: 500, hint: 'Look at the server log: a tool may end the process. Then send the message again.' },
   stopping: { status: 503, hint: 'Send the request again in a moment.', retryable: true },

@@ -1,11 +1,17 @@
+import type { Readable } from 'node:stream';
 import type { JsonSchema } from '../agents/output.ts';
 import type { PriceOf } from '../models/prices.ts';
 import type { UsageReport } from '../store/usage.ts';
+import type { ModelsList } from '../models/catalog.ts';
+import type { Setup } from '../models/setup.ts';
 import type { Conversations } from '../store/conversations.ts';
+import type { Files } from '../store/files.ts';
+import type { Health } from '../store/health.ts';
 import type { Caller, Identity } from '../access/identity.ts';
 import type { SignIn } from '../access/sign-in.ts';
 import type { Journal, Log, Runner } from '../kernel/index.ts';
 import type { Feed } from './feed.ts';
+import type { Page } from './static.ts';
 
 /** What routes work with; app.ts builds it. */
 export interface ServerParts {
@@ -14,12 +20,21 @@ export interface ServerParts {
   priceOf: PriceOf;
   journal: Journal;
   conversations: Conversations;
+  files: Files;
   feed: Feed;
   identity: Identity;
   /** Absent where a host has its own sign-in. */
   signIn?: SignIn;
   /** The agent's and the model's names for a request, or an error that says what is missing. */
   resolve: (wanted: { agent?: string; modelName?: string; output?: JsonSchema }) => { agent: string; model: string };
+  /** What people can choose. */
+  listModels: () => Promise<ModelsList>;
+  /** Choosing the model while the server runs, and who may; absent where the host does that. */
+  setup?: { models: Setup; isFor: (caller: Caller) => boolean };
+  /** The built page; absent where the host has its own. */
+  page?: Page;
+  /** Whether the database can be written to; and, where there is one owner, a whole backup as packed bytes. */
+  care: { health: Health; pack?: (options: { hasSecrets: boolean }) => Promise<Readable> };
   /** The store answers, within two seconds. */
   isReachable: () => Promise<boolean>;
   /** What a caller may know of the server's state. */
@@ -27,6 +42,7 @@ export interface ServerParts {
   log: Log;
   config: {
     bodyLimitBytes: number;
+    fileLimitBytes: number;
     heartbeatMs: number;
     backlogBytes: number;
     /** Host names (with or without port) by which the server may be called; null: the host checks that. */

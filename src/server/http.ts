@@ -4,19 +4,29 @@ import { messageOf } from '../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from './context.ts';
 import { serverError, toErrorBody } from './errors.ts';
 import { approvalRoutes } from './routes/approvals.ts';
+import { backupRoutes } from './routes/backup.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { conversationRoutes } from './routes/conversations.ts';
 import { feedRoutes } from './routes/feed.ts';
+import { fileRoutes } from './routes/files.ts';
+import { modelRoutes } from './routes/models.ts';
+import { openApiRoutes } from './routes/openapi.ts';
 import { runRoutes } from './routes/runs.ts';
+import { setupRoutes } from './routes/setup.ts';
 import { usageRoutes } from './routes/usage.ts';
+import { acceptsHtml } from './static.ts';
+
+const READING = new Set(['GET', 'HEAD', 'OPTIONS']);
+/** What is posted there does not go to the database. */
+const NO_WRITES = /^\/(?:backup|setup)(?:\/|$)/;
 
 export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
-  const { identity, signIn, describe, isReachable, log, config } = parts;
+  const { identity, signIn, page, care, describe, isReachable, log, config } = parts;
   const app = new Hono<ServerEnvironment>();
 
   app.onError((error, c) => {
     const requestId = c.get('requestId');
-    const { status, body } = toErrorBody(error, requestId);
+    const { status, body } = toErrorBody(care.health.observe(error), requestId);
     if (status >= 500) {
       log.error({ err: error, requestId, path: c.req.path }, `A request failed: ${messageOf(error)}`);
     }
@@ -29,16 +39,23 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
     await next();
   });
 
-  app.get('/', (c) => c.text(WELCOME));
+  app.get('*', async (c, next) => (await page?.respond(c.req.raw)) ?? (await next()));
+
+  app.get('/', async (c) => c.text(!page || (await page.isBuilt()) ? WELCOME : WELCOME + NOT_BUILT));
 
   app.get('/health', async (c) => {
     const caller = await identity(c.req.raw);
     const isUp = await isReachable();
-    return c.json({ status: isUp ? 'ok' : 'store_unreachable', ...(caller && describe()) }, isUp ? 200 : 503);
+    const problem = care.health.problem();
+    const status = problem ? 'degraded' : isUp ? 'ok' : 'store_unreachable';
+    const told = caller && { ...describe(), ...(problem && { problem }) };
+    return c.json({ status, ...told }, isUp ? 200 : 503);
   });
 
   app.get('/sign-in', async (c) => {
     const cookie = await signIn?.redeem(c.req.query('code') ?? '');
+    const isPerson = acceptsHtml(c.req.raw) && (await page?.isBuilt());
+    if (!cookie && isPerson) return c.redirect('/sign-in?problem=link_expired', 303);
     if (!cookie) throw serverError('link_expired', 'This sign-in link was used already, or is too old.');
     return new Response(null, {
       status: 303,
@@ -50,15 +67,21 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
     const caller = await identity(c.req.raw);
     if (!caller) throw serverError('unauthorized', 'This request has no valid token and no sign-in cookie.');
     c.set('caller', caller);
+    if (!READING.has(c.req.method) && !NO_WRITES.test(c.req.path)) care.health.assertWritable();
     await next();
   });
 
   app.route('/', chatRoutes(parts));
   app.route('/', runRoutes(parts));
   app.route('/', conversationRoutes(parts));
+  app.route('/', fileRoutes(parts));
   app.route('/', approvalRoutes(parts));
   app.route('/', feedRoutes(parts));
   app.route('/', usageRoutes(parts));
+  app.route('/', backupRoutes(parts));
+  app.route('/', modelRoutes(parts));
+  app.route('/', setupRoutes(parts));
+  app.route('/', openApiRoutes(parts));
   app.notFound((c) => {
     const { status, body } = toErrorBody(
       serverError('not_found', `There is no ${c.req.method} ${c.req.path}.`),
@@ -93,4 +116,8 @@ const WELCOME = `Homard is running. Where it was started, it printed a sign-in l
   POST /chat/stream {"query": "Hello!"}     an answer as a stream of events
   GET  /conversations                       what was said
   GET  /health                              how the server is
+`;
+
+const NOT_BUILT = `
+The page is not built in this checkout. "npm run build" builds it; reload this address then.
 `;
