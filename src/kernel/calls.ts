@@ -1,6 +1,6 @@
 // One tool call: what it is allowed to be, and running it. Whatever goes wrong becomes a result that the model can read.
 import { messageOf } from './errors.ts';
-import type { Json, ToolCallPart, ToolResultBody } from './messages.ts';
+import type { CallFault, Json, ToolCallPart, ToolResultBody } from './messages.ts';
 import type { Middleware, RunContext } from './middleware.ts';
 import type { Answer, Decision, Policy } from './policy.ts';
 import type { Tool } from './tool.ts';
@@ -18,8 +18,12 @@ export type Checked =
   | { state: 'asks'; why: string; rule?: string }
   | { state: 'settled'; why: string; result: ToolResultBody };
 
-export function failed(call: ToolCallPart, message: string, ms = 0): ToolResultBody {
-  return { call: call.id, name: call.name, result: message, isError: true, ms };
+export function failed(
+  call: ToolCallPart,
+  message: string,
+  { fault, ms = 0 }: { fault?: CallFault; ms?: number } = {},
+): ToolResultBody {
+  return { call: call.id, name: call.name, result: message, isError: true, ...(fault && { fault }), ms };
 }
 
 /** Validates a call and lets the policy decide. With an answer of a person, an ask of the policy counts as allowed. */
@@ -29,11 +33,12 @@ export async function check(
   options: { context: RunContext; signal: AbortSignal; answer?: Answer },
 ): Promise<Checked> {
   const { context, signal, answer } = options;
-  const settle = (why: string, more = 'Nothing was executed.'): Checked => {
-    return { state: 'settled', why, result: failed(call, `${why} ${more}`) };
+  const settle = (why: string, more = 'Nothing was executed.', fault?: CallFault): Checked => {
+    return { state: 'settled', why, result: failed(call, `${why} ${more}`, fault && { fault }) };
   };
   if (answer?.effect === 'deny') {
-    return settle(`A person denied this call${answer.comment ? `: ${answer.comment}` : '.'}`, 'Do not repeat it.');
+    const why = `A person denied this call${answer.comment ? `: ${answer.comment}` : '.'}`;
+    return settle(why, 'Do not repeat it.', 'denied');
   }
   if (call.raw !== undefined) {
     const more = 'Nothing was executed. Call again with complete arguments.';
@@ -54,7 +59,7 @@ export async function check(
   } catch (error) {
     return settle(`This call could not be checked: ${messageOf(error)}.`);
   }
-  if (decision.effect === 'deny') return settle(`Denied: ${decision.why}`);
+  if (decision.effect === 'deny') return settle(`Denied: ${decision.why}`, undefined, 'denied');
   if (decision.effect === 'ask' && answer === undefined) {
     return { state: 'asks', why: decision.why, ...(decision.rule !== undefined && { rule: decision.rule }) };
   }
@@ -112,12 +117,17 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
       ? { stopped: await stopped }
       : await Promise.race([chain().then((result) => ({ result })), stopped.then((why) => ({ stopped: why }))]);
     if ('result' in ended) return { call: call.id, name: call.name, result: ended.result, ms: elapsed() };
-    const effect =
-      tool.effect === 'read' ? 'It has no result.' : 'It may or may not have taken effect: verify before repeating.';
-    return failed(call, `${ended.stopped} ${effect}`, elapsed());
+    if (tool.effect === 'read') {
+      const fault = signal.aborted && ({ fault: 'stopped' } as const);
+      return failed(call, `${ended.stopped} It has no result.`, { ...fault, ms: elapsed() });
+    }
+    const told = `${ended.stopped} It may or may not have taken effect: verify before repeating.`;
+    return failed(call, told, { fault: 'outcome_unknown', ms: elapsed() });
   } catch (error) {
-    if (!controller.signal.aborted) return failed(call, `The tool failed: ${messageOf(error)}`, elapsed());
-    return failed(call, `${await stopped} It may or may not have taken effect.`, elapsed());
+    const ms = elapsed();
+    if (!controller.signal.aborted) return failed(call, `The tool failed: ${messageOf(error)}`, { ms });
+    const told = `${await stopped} It may or may not have taken effect.`;
+    return failed(call, told, { fault: 'outcome_unknown', ms });
   } finally {
     isOver = true;
     clearTimeout(timer);
@@ -128,7 +138,7 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
 /** A call that had begun and of which no more is known. */
 export function outcomeUnknown(call: ToolCallPart, reason: string): ToolResultBody {
   const unknown = 'tool.outcome_unknown: the server stopped while this call ran. It may or may not have taken effect.';
-  return failed(call, `${unknown} ${reason} Verify before repeating.`);
+  return failed(call, `${unknown} ${reason} Verify before repeating.`, { fault: 'outcome_unknown' });
 }
 
 /**

@@ -1,5 +1,5 @@
 // The one union of events: SSE, channels, command line and audit all use it. Names are snake_case, payloads camelCase JSON.
-import type { Json, Usage } from './messages.ts';
+import type { CallFault, Json, Usage } from './messages.ts';
 
 export type AgentEvent =
   | { type: 'run_start'; run: string; conversation: string; agent: string; model: string; at: string }
@@ -21,6 +21,7 @@ export interface ToolResult {
   name: string;
   result: Json;
   isError: boolean;
+  fault?: CallFault;
   ms: number;
   /** The arguments that a person gave instead of the model's. */
   args?: Json;

@@ -27,6 +27,7 @@ export { cancelledOutcome, createMemoryJournal } from './memory-journal.ts';
 export { addUsage, callsOf, noUsage, textOf } from './messages.ts';
 export type {
   AssistantBody,
+  CallFault,
   FilePart,
   Json,
   Message,

@@ -146,7 +146,9 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       return undefined;
     }
     if (state === 'started') return outcomeUnknown(part, `It was not repeated: ${checked.why}`);
-    return checked.state === 'asks' ? failed(part, `Not executed: ${checked.why}`) : checked.result;
+    return checked.state === 'asks'
+      ? failed(part, `Not executed: ${checked.why}`, { fault: 'stopped' })
+      : checked.result;
   }
 
   /** Executes what is allowed, all at once, and commits results as they come; those that come together share a commit. */
@@ -239,7 +241,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       const told = (other: ToolCallPart): ToolResultBody =>
         other === call
           ? { call: call.id, name: call.name, result: 'Taken as the final answer.', ms: 0 }
-          : failed(other, 'Not executed: the final answer was given.');
+          : failed(other, 'Not executed: the final answer was given.', { fault: 'stopped' });
       const entries = calls.map((other): EntryBody => ({ kind: 'tool_result', body: told(other) }));
       const steps = [modelStep(answer), ...calls.map((other) => doneStep(nextStep++, other))];
       const outcome: Outcome = { ...ended('done'), final: take(call.args) };
@@ -337,7 +339,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       const told = hasBegun
         ? `Stopped because ${why}. It may or may not have taken effect.`
         : `Not executed because ${why}.`;
-      return { kind: 'tool_result', body: failed(part, told) };
+      return { kind: 'tool_result', body: failed(part, told, { fault: hasBegun ? 'outcome_unknown' : 'stopped' }) };
     });
     return { entries, steps: open.map(({ step, part }) => doneStep(step, part)) };
   }

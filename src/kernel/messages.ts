@@ -59,11 +59,16 @@ export interface AssistantBody {
   asks?: Ask[];
 }
 
+/** Why a call has no result of its own: refused; not begun, or without effect when it was cut off; begun, and nobody knows. */
+export type CallFault = 'denied' | 'stopped' | 'outcome_unknown';
+
 export interface ToolResultBody {
   call: string;
   name: string;
   result: Json;
   isError?: true;
+  /** For people and programs; the model reads it in `result`. */
+  fault?: CallFault;
   /** Milliseconds that the tool ran; 0 when it did not run. */
   ms: number;
   /** The arguments that a person gave instead of the model's. */

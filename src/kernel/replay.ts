@@ -22,9 +22,17 @@ export function eventsOf(entries: readonly EntryBody[], run: string, outcome?: O
         events.push({ type: 'approval_request', id: `${run}:${step}`, call, why, ...(rule !== undefined && { rule }) });
       }
     } else if (entry.kind === 'tool_result') {
-      const { call, name, result, isError = false, ms, args } = entry.body;
+      const { call, name, result, isError = false, fault, ms, args } = entry.body;
       const last = events.at(-1);
-      const shown = { id: call, name, result, isError, ms, ...(args !== undefined && { args }) };
+      const shown = {
+        id: call,
+        name,
+        result,
+        isError,
+        ...(fault && { fault }),
+        ms,
+        ...(args !== undefined && { args }),
+      };
       if (last?.type === 'tool_result') last.results.push(shown);
       else events.push({ type: 'tool_result', results: [shown] });
     } else if (entry.kind === 'notice' && outcome?.type !== 'error') {

@@ -83,6 +83,6 @@ export function toMessageViews(entries: readonly Entry[]): object[] {
   return views;
 }
 
-function toView({ seq, run, at, kind, body }: Entry): object {
-  return { id: seq, kind, run, at, ...body };
+function toView({ seq, run, at, epoch, kind, body }: Entry): object {
+  return { id: seq, kind, run, at, epoch, ...body };
 }

@@ -89,6 +89,7 @@ const message = z
     kind: z.enum(['user', 'assistant', 'tool_result', 'summary', 'notice']),
     run: text,
     at: time,
+    epoch: z.int().describe('Grows with each worker that takes the run over.'),
   })
   .describe('An entry of the journal: `parts` of a user or assistant, `result` of a call, `text` of a summary.');
 
@@ -165,6 +166,7 @@ const result = z.strictObject({
   name: text,
   result: json,
   isError: z.boolean(),
+  fault: z.enum(['denied', 'stopped', 'outcome_unknown']).optional(),
   ms: z.number(),
   args: json.optional(),
 });

@@ -154,6 +154,7 @@ describe('a call that a person decides', () => {
     }
     expect(it.paid).toEqual([]);
     expect(results(events)[0]?.result).toMatch(/Denied: Closed/);
+    expect(results(events)[0]?.fault).toBe('denied');
   });
 
   it('is not answered twice, nor by somebody else (GOV-61)', async () => {

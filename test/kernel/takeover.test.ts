@@ -201,7 +201,7 @@ describe('a worker dies', () => {
     const events = eventsOf(await watch(second.runner, run));
     expect(runs).toBe(1);
     expect(results(events)).toMatchObject([
-      { id: 'a', isError: true, result: expect.stringMatching(/outcome_unknown/) },
+      { id: 'a', isError: true, fault: 'outcome_unknown', result: expect.stringMatching(/outcome_unknown/) },
     ]);
   });
 
