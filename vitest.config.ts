@@ -1,16 +1,28 @@
 import { defineConfig } from 'vitest/config';
 
-// The crash suite takes minutes: `.ci/run` and HOMARD_CRASH=1 run it. `--liftoff-only`: V8 does not optimise PGlite's
-// WebAssembly in processes that live for seconds, which would take half of the time.
+// The crash suite takes minutes and the browser suite needs Chromium: `.ci/run` runs both, and so do HOMARD_CRASH=1 and
+// HOMARD_BROWSER=1. `--liftoff-only`: V8 does not optimise PGlite's WebAssembly in processes that live for seconds, which
+// would take half of the time.
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    exclude: process.env.HOMARD_CRASH ? [] : ['test/crash/**'],
-    execArgv: ['--liftoff-only'],
-    pool: 'forks',
     maxWorkers: 2,
-    isolate: false,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    projects: [
+      {
+        test: {
+          name: 'server',
+          include: ['test/**/*.test.ts'],
+          exclude: [
+            ...(process.env.HOMARD_CRASH ? [] : ['test/crash/**']),
+            ...(process.env.HOMARD_BROWSER ? [] : ['test/browser/**']),
+          ],
+          execArgv: ['--liftoff-only'],
+          pool: 'forks',
+          isolate: false,
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+        },
+      },
+      'web',
+    ],
   },
 });

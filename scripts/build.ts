@@ -1,7 +1,7 @@
-// Compiles src to dist, adds the empty database that first starts copy, then proves that the packed tarball works: installs
-// it in an empty folder, imports every entry, and starts the server.
+// Compiles src to dist, adds the web page and the empty database that first starts copy, then proves that the packed tarball
+// works: installs it in an empty folder, imports every entry, and starts the server.
 import { execFileSync, spawn } from 'node:child_process';
-import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
@@ -12,6 +12,8 @@ const run = (command: string, arguments_: string[], cwd = '.') =>
 for (const name of globSync('dist/*', { exclude: ['dist/*.template'] })) rmSync(name, { recursive: true });
 run('tsc', ['-p', 'tsconfig.build.json']);
 run(process.execPath, ['--liftoff-only', 'scripts/template.ts']);
+// Before this script the page was built, where it was older than its sources.
+cpSync('web/dist', 'dist/web', { recursive: true });
 
 const folder = mkdtempSync(join(tmpdir(), 'homard-pack-'));
 try {
@@ -53,6 +55,8 @@ async function startsAndAnswers(cwd: string): Promise<void> {
     const body = (await answer.json()) as { status?: string; text?: string };
     if (body.status !== 'done' || !body.text)
       throw new Error(`the packed server ${version} answered ${JSON.stringify(body)}`);
+    const page = await (await fetch(address, { headers: { accept: 'text/html' } })).text();
+    if (!page.includes('id="app"')) throw new Error(`the packed server shows no web page: ${page.slice(0, 200)}`);
   } finally {
     child.kill('SIGTERM');
     await new Promise((done) => child.once('exit', done));
