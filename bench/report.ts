@@ -17,6 +17,9 @@ interface Row {
   except?: SubjectName;
 }
 
+/** 1.1, and what two measurements of the same thing differ by on a shared machine. */
+const GROWTH = 1.25;
+
 // Start and memory are held to the budgets of the design: a bare server that keeps nothing is no measure for them.
 const rows: Row[] = [
   { title: 'plain 50 tokens, 50 clients: CPU ms a turn', metric: 'plain50.cpuMs', digits: 2, gate: 'below' },
@@ -43,6 +46,12 @@ const rows: Row[] = [
   { title: '  messages sent to the model', metric: 'growth1000.promptMessages', digits: 0 },
   { title: 'at 10,000 earlier messages: CPU ms a turn', metric: 'growth10000.cpuMs', digits: 2 },
   {
+    title: '  times that at 1,000',
+    metric: 'growth10000.times',
+    digits: 2,
+    gate: { budget: { 'homard-postgres': GROWTH, 'homard-embedded': GROWTH } },
+  },
+  {
     title: 'start on existing data to /health 200: ms',
     metric: 'start.ms',
     digits: 0,
@@ -52,13 +61,13 @@ const rows: Row[] = [
     title: 'idle RSS MB',
     metric: 'idle.rssMb',
     digits: 0,
-    gate: { budget: { 'homard-postgres': 160, 'homard-embedded': 320 } },
+    gate: { budget: { 'homard-postgres': 150, 'homard-embedded': 300 } },
   },
   {
     title: 'first start, to /health 200: ms',
     metric: 'firstStart.ms',
     digits: 0,
-    gate: { budget: { 'homard-embedded': 3000 }, orTimes: 12 },
+    gate: { budget: { 'homard-embedded': 3000 } },
   },
   {
     title: 'RSS after 1,000 conversations, times that before',

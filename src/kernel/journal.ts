@@ -162,8 +162,11 @@ export interface Journal {
    * `journal.idempotency_key_reused`.
    */
   submit(submission: Submission): Promise<Submitted>;
-  /** Takes over to `limit` runs that nobody advances: leases that ran out, answered approvals, forgotten queues. */
-  claim(worker: string, limit: number): Promise<Claim[]>;
+  /**
+   * Takes over to `limit` runs that nobody advances: leases that ran out, answered approvals, forgotten queues. Not those
+   * of this worker that are `held`: it lives, and only its renewals may be late.
+   */
+  claim(worker: string, wanted: { limit: number; held: readonly string[] }): Promise<Claim[]>;
   /** Writes one commit if epoch and counter match, and renews the lease. */
   commit(commit: Commit): Promise<Committed>;
   /**

@@ -227,9 +227,10 @@ export function createMemoryJournal({ leaseMs = 5000, now = Date.now }: MemoryJo
       if (home.active) return { outcome: 'queued', version: home.version };
       return { outcome: 'claimed', claim: claimNext(home, submission.worker)! };
     },
-    async claim(worker, limit) {
+    async claim(worker, { limit, held }) {
       const free = (run: Run) =>
-        (run.status === 'running' && run.leaseUntil < now()) || (run.status === 'queued' && run.home.active === run);
+        (run.status === 'running' && run.leaseUntil < now() && !(run.worker === worker && held.includes(run.run))) ||
+        (run.status === 'queued' && run.home.active === run);
       return [...runs.values()]
         .filter(free)
         .slice(0, limit)

@@ -175,7 +175,7 @@ export function createRunner(config: RunnerConfig): Runner {
   async function sweep(): Promise<void> {
     if (closing) return;
     cache.trim();
-    for (const claim of await journal.claim(worker, 32)) {
+    for (const claim of await journal.claim(worker, { limit: 32, held: [...active.keys()] })) {
       if (closing) return;
       active.get(claim.run)?.stop('lost');
       start(claim);

@@ -169,9 +169,9 @@ export function createSqlJournal(database: Database, config: JournalConfig = {})
       const next = answer.o === 'done' && answer.next ? await readable(answer.next, commit.worker) : null;
       return { outcome: answer.o, version: answer.version, bytes: answer.bytes, next };
     },
-    async claim(worker, limit) {
-      const text = 'select * from homard_claim_1($1, $2, $3)';
-      const rows = await database.exec('homard_claim_1', text, [worker, limit, lease]);
+    async claim(worker, { limit, held }) {
+      const text = 'select * from homard_claim_2($1, $2, $3, $4::json)';
+      const rows = await database.exec('homard_claim_2', text, [worker, limit, lease, JSON.stringify(held)]);
       const claims = rows.map(([claim]) => readable(JSON.parse(claim!) as ClaimAnswer, worker));
       return (await Promise.all(claims)).filter((claim) => claim !== null);
     },

@@ -128,7 +128,7 @@ export function createBench(subject: { journal: Journal; leaseMs?: number; wait(
     async take(worker, runs) {
       const own: Claim[] = [];
       for (;;) {
-        const claims = await journal.claim(worker, 100);
+        const claims = await journal.claim(worker, { limit: 100, held: [] });
         own.push(...claims.filter((claim) => runs.includes(claim.run)));
         if (!claims.length) return own;
       }

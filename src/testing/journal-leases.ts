@@ -15,6 +15,21 @@ export const leaseCases: Cases = {
     }
   },
 
+  'a worker does not take over what it holds, however late its renewals are; others do': async (bench) => {
+    const { begin, key, journal, lapse } = bench;
+    const claim = await begin(key(), 'one', { worker: 'w-late' });
+    await lapse();
+    const mine = async (worker: string, held: string[]) =>
+      (await journal.claim(worker, { limit: 100, held })).filter(({ run }) => run === claim.run);
+    assert.deepEqual(await mine('w-late', [claim.run]), []);
+    assert.equal((await journal.renew('w-late', [claim.run])).length, 1);
+    assert.deepEqual(await mine('w2', [claim.run]), []);
+    await lapse();
+    assert.equal((await mine('w2', [claim.run])).length, 1);
+    await lapse();
+    assert.equal((await mine('w-late', [claim.run])).length, 1);
+  },
+
   'a lease that ran out is taken over with the next epoch': async ({
     begin,
     key,
@@ -192,7 +207,7 @@ export const leaseCases: Cases = {
       runs.push(asks.run, (await begin(key(), 'dies')).run);
     }
     await lapse();
-    const first = await journal.claim('w2', 2);
+    const first = await journal.claim('w2', { limit: 2, held: [] });
     assert(first.length <= 2, `${first.length} claims instead of 2`);
     const rest = await take('w2', runs);
     assert.equal(rest.length + first.filter(({ run }) => runs.includes(run)).length, runs.length);
@@ -205,7 +220,7 @@ export const leaseCases: Cases = {
     const taken: string[] = [];
     const work = async (worker: string) => {
       for (;;) {
-        const claims = await journal.claim(worker, 3);
+        const claims = await journal.claim(worker, { limit: 3, held: [] });
         if (!claims.length) return;
         for (const claim of claims) {
           if (!runs.has(claim.run)) continue;

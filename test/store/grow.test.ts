@@ -89,7 +89,7 @@ describe.skipIf(!given)(`growing to PostgreSQL${skipped}`, () => {
       expect(await hashes(target)).toEqual(await hashes(source));
       expect(moved.find(({ name }) => name === 'journal')).toMatchObject({ rows: 20_000, resumed: 0 });
       expect(await migrate(target.kysely)).toEqual([]);
-      const claims = await createSqlJournal(target).claim('new', 10);
+      const claims = await createSqlJournal(target).claim('new', { limit: 10, held: [] });
       expect(claims).toHaveLength(10);
       expect(claims[0]).toMatchObject({ ...owner, epoch: 2, commits: 1 });
       const highest = async () => Number((await target.exec('p', 'select max(position) from run', []))[0]![0]);

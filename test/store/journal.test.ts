@@ -69,7 +69,7 @@ describe.each(backends)('the journal on %s', (backend) => {
     const whole = await begin('whole row');
     await sql`update run set request = left(request, 5) where id = ${broken.run}`.execute(database.kysely);
     await sleep(leaseMs + 100);
-    const claims = await journal.claim('w2', 100);
+    const claims = await journal.claim('w2', { limit: 100, held: [] });
     expect(claims.some(({ run }) => run === whole.run)).toBe(true);
     expect(claims.some(({ run }) => run === queued.run)).toBe(true);
     expect(claims.some(({ run }) => run === broken.run)).toBe(false);

@@ -160,7 +160,7 @@ const commit = `create function homard_commit_1(batch json) returns table(i int,
 const takenOver = claimJson('r', { version: 'c.version', bytes: 'c.bytes', born: 'c.created_at', message: 'null' });
 
 /** Takes over runs whose lease ran out, answered runs, and queues that nobody moved on. A row a claim. */
-const claim = `create function homard_claim_1(p_worker text, p_limit int, p_lease float8) returns setof text
+export const claim = `create function homard_claim_1(p_worker text, p_limit int, p_lease float8) returns setof text
   language plpgsql as $f$
   declare q record; r run; c conversation; nx json;
   begin

@@ -8,6 +8,7 @@ import { core } from './0001-core.ts';
 import { files } from './0002-files.ts';
 import { feed } from './0003-feed.ts';
 import { transcripts } from './0004-transcripts.ts';
+import { claim } from './0006-claim.ts';
 
 /** Append-only: a released migration never changes. The same on both back ends. */
 export const migrations: Record<string, Migration> = {
@@ -15,6 +16,7 @@ export const migrations: Record<string, Migration> = {
   '0002_files': files,
   '0003_feed': feed,
   '0004_transcripts': transcripts,
+  '0006_claim': claim,
 };
 
 /** Stands among the applied migrations of a database that is no whole one yet, so that no release starts on it. */
