@@ -1,8 +1,14 @@
 import { defineConfig } from 'vitest/config';
 
-// The crash suite takes minutes and the browser suite needs Chromium: `.ci/run` runs both, and so do HOMARD_CRASH=1 and
-// HOMARD_BROWSER=1. `--liftoff-only`: V8 does not optimise PGlite's WebAssembly in processes that live for seconds, which
-// would take half of the time.
+// What takes minutes, starts the command line many times or needs Chromium runs in `.ci/run`, and where its variable is set.
+const apart = {
+  HOMARD_CRASH: ['test/crash/**'],
+  HOMARD_BROWSER: ['test/browser/**'],
+  HOMARD_E2E: ['test/e2e/{care,chat,init}.test.ts', 'test/store/{archive,grow}.test.ts'],
+};
+
+// `--liftoff-only`: V8 does not optimise PGlite's WebAssembly in processes that live for seconds, which would take half of
+// the time.
 export default defineConfig({
   test: {
     maxWorkers: 2,
@@ -11,10 +17,7 @@ export default defineConfig({
         test: {
           name: 'server',
           include: ['test/**/*.test.ts'],
-          exclude: [
-            ...(process.env.HOMARD_CRASH ? [] : ['test/crash/**']),
-            ...(process.env.HOMARD_BROWSER ? [] : ['test/browser/**']),
-          ],
+          exclude: Object.entries(apart).flatMap(([name, files]) => (process.env[name] ? [] : files)),
           execArgv: ['--liftoff-only'],
           pool: 'forks',
           isolate: false,

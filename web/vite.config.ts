@@ -1,14 +1,34 @@
 import { fileURLToPath } from 'node:url';
 import ui from '@nuxt/ui/vite';
 import vue from '@vitejs/plugin-vue';
+import type { ProxyOptions } from 'vite';
 import { defineConfig } from 'vite';
 
-const api = ['/chat', '/conversations', '/runs', '/files', '/approvals', '/events', '/models', '/usage', '/health'];
+const api = [
+  '/chat',
+  '/conversations',
+  '/runs',
+  '/files',
+  '/approvals',
+  '/events',
+  '/models',
+  '/usage',
+  '/health',
+  '/setup',
+];
 // For `npm run dev -w web`: a server that runs beside it, asked with its token in place of the sign-in cookie.
 const { HOMARD_PORT = '4680', HOMARD_TOKEN } = process.env;
-const proxy = {
-  target: `http://127.0.0.1:${HOMARD_PORT}`,
+const target = `http://127.0.0.1:${HOMARD_PORT}`;
+const proxy: ProxyOptions = {
+  target,
   changeOrigin: true,
+  // The server takes requests from its own pages only; while developing, those are the pages of this one.
+  configure: (server) =>
+    server.on('proxyReq', (out, { headers }) => {
+      if (headers.origin === `http://${headers.host}`) out.setHeader('origin', target);
+    }),
+  // One address is both: a page for who opens it, data for who asks for JSON.
+  bypass: ({ headers }) => (headers.accept?.includes('text/html') ? '/index.html' : undefined),
   ...(HOMARD_TOKEN && { headers: { authorization: `Bearer ${HOMARD_TOKEN}` } }),
 };
 

@@ -194,8 +194,8 @@ const english: DemoWords = {
   results: 'The conversation and the tools are real, though. They just ran on this server:\n',
   failed: 'it did not run',
   setUp:
-    'For a real model set `OPENAI_API_KEY`, `DEEPSEEK_API_KEY` or `DASHSCOPE_API_KEY`, ' +
-    'or `OPENAI_BASE_URL` for a local server, and start again.',
+    'For a real model open the set-up of the page, or run `homard init`. Or set `OPENAI_API_KEY`, `DEEPSEEK_API_KEY` or ' +
+    '`DASHSCOPE_API_KEY`, or `OPENAI_BASE_URL` for a local server, and start again.',
   tools: { current_time: 'The time', roll_dice: 'The dice' },
 };
 
@@ -210,7 +210,7 @@ const chinese: DemoWords = {
   results: '但对话和工具是真实的，它们刚刚在这台服务器上运行：\n',
   failed: '没有运行',
   setUp:
-    '要使用真正的模型，请设置 `OPENAI_API_KEY`、`DEEPSEEK_API_KEY` 或 `DASHSCOPE_API_KEY`，' +
-    '本地服务器则设置 `OPENAI_BASE_URL`，然后重新启动。',
+    '要使用真正的模型，请在网页中打开“设置模型”，或运行 `homard init`。也可以设置 `OPENAI_API_KEY`、`DEEPSEEK_API_KEY` 或 ' +
+    '`DASHSCOPE_API_KEY`，本地服务器则设置 `OPENAI_BASE_URL`，然后重新启动。',
   tools: { current_time: '时间', roll_dice: '骰子' },
 };

@@ -255,8 +255,11 @@ export function createTalk(id: string, isNew: boolean): Talk {
     const key = crypto.randomUUID();
     const request = toRequest(id, message);
     problem.value = null;
-    if (!live && !queued.value.length) return sendNow(request, toSaid(key, message));
-    return sendBehind(request, { key, text: message.text, files: message.files.length });
+    if (live || queued.value.length)
+      return sendBehind(request, { key, text: message.text, files: message.files.length });
+    const sent = sendNow(request, toSaid(key, message));
+    delivered = sent.catch(() => undefined); // told by `sent`
+    return sent;
   }
 
   async function stop(): Promise<void> {

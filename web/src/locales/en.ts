@@ -154,6 +154,7 @@ export const messages = {
   'setup.saves': 'Saving replaces what was chosen here before, its key too.',
   'setup.failed': 'It did not answer, so nothing was saved',
   'setup.worked': '{model} answered in {time}. It is saved and used from now on.',
+  'setup.workedUnused': '{model} answered in {time}. It is saved, but what is set outside of this page wins.',
   'setup.said': 'It said: “{text}”',
   'setup.chat': 'Start a chat',
   'setup.current': 'Who answers now',

@@ -152,6 +152,7 @@ export const messages: Messages = {
   'setup.saves': '保存会替换之前在这里选择的设置，包括其密钥。',
   'setup.failed': '没有得到回答，因此没有保存',
   'setup.worked': '{model} 用 {time} 作出了回答。已保存，即刻生效。',
+  'setup.workedUnused': '{model} 用 {time} 作出了回答。已保存，但本页之外的设置优先。',
   'setup.said': '它说：“{text}”',
   'setup.chat': '开始对话',
   'setup.current': '当前由谁回答',
