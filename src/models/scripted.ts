@@ -210,7 +210,7 @@ const chinese: DemoWords = {
   results: '但对话和工具是真实的，它们刚刚在这台服务器上运行：\n',
   failed: '没有运行',
   setUp:
-    '要使用真正的模型，请在网页中打开“设置模型”，或运行 `homard init`。也可以设置 `OPENAI_API_KEY`、`DEEPSEEK_API_KEY` 或 ' +
+    '要使用真正的模型，请在网页中打开“选择模型”，或运行 `homard init`。也可以设置 `OPENAI_API_KEY`、`DEEPSEEK_API_KEY` 或 ' +
     '`DASHSCOPE_API_KEY`，本地服务器则设置 `OPENAI_BASE_URL`，然后重新启动。',
   tools: { current_time: '时间', roll_dice: '骰子' },
 };

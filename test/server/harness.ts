@@ -1,5 +1,4 @@
 // A whole server over HTTP on a free port, on either back end, with two users and a scripted model.
-import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -10,12 +9,7 @@ import type { Homard, HomardInput } from '../../src/app.ts';
 import { createHomard } from '../../src/app.ts';
 import { allowAll } from '../../src/kernel/index.ts';
 import type { Database } from '../../src/store/database.ts';
-import { tables } from '../../src/store/migrations/0001-core.ts';
-import { functions } from '../../src/store/migrations/0001-functions.ts';
-import { fileTables } from '../../src/store/migrations/0002-files.ts';
-import { feedColumns } from '../../src/store/migrations/0003-feed.ts';
-import { transcriptColumns } from '../../src/store/migrations/0004-transcripts.ts';
-import { migrate } from '../../src/store/migrations/index.ts';
+import { fingerprintOf, migrate } from '../../src/store/migrations/index.ts';
 import { copyTemplate } from '../../src/testing/store.ts';
 import { createTemporaryPostgres } from '../../src/testing/postgres.ts';
 import { framesOf } from '../crash/client.ts';
@@ -70,10 +64,7 @@ export const backends: Backend[] = process.env.HOMARD_TEST_POSTGRES ? ['embedded
 
 /** Made once a machine for the schema of this very code. */
 export const schemaTemplate = {
-  key: createHash('sha256')
-    .update(JSON.stringify([tables, functions, fileTables, feedColumns, transcriptColumns]))
-    .digest('hex')
-    .slice(0, 12),
+  key: await fingerprintOf(),
   prepare: (database: Database) => migrate(database.kysely),
 };
 
