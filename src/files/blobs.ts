@@ -2,7 +2,7 @@
 // wrote becomes part of a path.
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
-import { open, readdir, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { openDraft } from './atomic.ts';
 
@@ -19,6 +19,8 @@ export interface Blobs {
   write(owner: BlobOwner, source: AsyncIterable<Uint8Array>): Promise<{ id: string; bytes: number }>;
   /** An open file, for the caller to close; undefined when there is none of that name. */
   open(owner: BlobOwner, id: string): Promise<FileHandle | undefined>;
+  /** False where it was written at or after `writtenBefore`: then it stays. What is not there is removed. */
+  remove(owner: BlobOwner, id: string, writtenBefore?: Date): Promise<boolean>;
 }
 
 /** Drafts older than this belong to a process that died. */
@@ -45,16 +47,35 @@ export function createBlobs(root: string): Blobs {
       return { id, bytes };
     },
     async open(owner, id) {
-      if (!/^[0-9a-f]{64}$/.test(id)) return undefined;
+      if (!isId(id)) return undefined;
       try {
         return await open(pathOf(owner, id), 'r');
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+        if (isMissing(error)) return undefined;
         throw error;
       }
     },
+    async remove(owner, id, writtenBefore) {
+      if (!isId(id)) return true;
+      // Aside first: an upload of the same content may put it there anew between a look and the removal.
+      const aside = join(drafts, `${crypto.randomUUID()}.draft`);
+      await mkdir(drafts, { recursive: true, mode: 0o700 });
+      try {
+        await rename(pathOf(owner, id), aside);
+      } catch (error) {
+        if (isMissing(error)) return true;
+        throw error;
+      }
+      const isOld = !writtenBefore || (await stat(aside)).mtimeMs < writtenBefore.getTime();
+      await (isOld ? rm(aside, { force: true }) : rename(aside, pathOf(owner, id)));
+      return isOld;
+    },
   };
 }
+
+const isId = (id: string): boolean => /^[0-9a-f]{64}$/.test(id);
+
+const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'ENOENT';
 
 /** JSON keeps the two apart, whatever they hold. */
 function bucketOf({ tenant, owner }: BlobOwner): string {
@@ -69,7 +90,7 @@ async function removeStale(folder: string): Promise<void> {
   try {
     names = await readdir(folder);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    if (isMissing(error)) return;
     throw error;
   }
   for (const name of names) {

@@ -4,7 +4,7 @@ import type { HistoryCache } from './history-cache.ts';
 import type { Journal } from './journal.ts';
 import type { Live } from './live.ts';
 import type { Json } from './messages.ts';
-import type { LoadFile, Model } from './model.ts';
+import type { LoadFile, Model, ToolSpec } from './model.ts';
 import type { Window } from './project.ts';
 import type { Tool } from './tool.ts';
 
@@ -41,4 +41,15 @@ export interface RunEnvironment {
   signal: AbortSignal;
   /** Undefined while the signal has not aborted. */
   stopped: () => Stop | undefined;
+}
+
+const lists = new WeakMap<CallTools['tools'], readonly ToolSpec[]>();
+
+/** The same list while the tools are the same: models keep by it what they made of it. */
+export function specsOf(tools: CallTools['tools']): readonly ToolSpec[] {
+  const specs = [...tools.values()].map(({ spec }) => spec);
+  const known = lists.get(tools);
+  if (known?.length === specs.length && known.every((spec, i) => spec === specs[i])) return known;
+  lists.set(tools, specs);
+  return specs;
 }

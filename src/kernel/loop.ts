@@ -2,6 +2,7 @@
 // committed before it is shown, and a call is committed as started before it begins; so whoever claims the run after a
 // crash goes on from the same rows.
 import type { Assembly, RunEnvironment } from './assembly.ts';
+import { specsOf } from './assembly.ts';
 import type { Checked } from './calls.ts';
 import { check, execute, failed, outcomeUnknown, recover, toCallParts, untilAborted } from './calls.ts';
 import { emptyAnswer, gaveUp, MOST_ATTEMPTS, noFinal, timedOut, toReason } from './endings.ts';
@@ -14,7 +15,7 @@ import type { Live } from './live.ts';
 import type { Ask, ToolCallPart, ToolResultBody, Usage } from './messages.ts';
 import { addUsage, callsOf, noUsage, textOf } from './messages.ts';
 import type { RunContext } from './middleware.ts';
-import type { ModelFinish, ModelRequest, ToolSpec } from './model.ts';
+import type { ModelFinish, ModelRequest } from './model.ts';
 import type { Answer } from './policy.ts';
 import { project } from './project.ts';
 import { runStart } from './replay.ts';
@@ -51,7 +52,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   const { limits, tools, middleware } = assembly;
   const { run, tenant, owner, conversation } = claim;
   const context: RunContext = { run, tenant, owner, conversation };
-  const specs: readonly ToolSpec[] = [...tools.values()].map((tool) => tool.spec);
+  const specs = specsOf(tools);
   const begun = performance.now() - claim.ageMs;
   const taken = new Set<string>();
   const ledger = createLedger(claim, environment);
@@ -269,8 +270,9 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     if (isNudged && last?.kind === 'assistant') {
       messages.push({ role: 'user', parts: [{ type: 'text', text: nudgeFor(assembly.output?.tool) }] });
     }
-    const { system, loadFile } = assembly;
-    let request: ModelRequest = { system, messages, tools: specs, ...(loadFile && { load: loadFile }) };
+    const { system, loadFile, window } = assembly;
+    const files = loadFile && { load: loadFile, windowTokens: window.tokens };
+    let request: ModelRequest = { system, messages, tools: specs, ...files };
     for (const layer of middleware)
       if (layer.model) request = await untilAborted(layer.model(request, context), signal);
     const answer = assembly.model.call(request, signal, (part) => {

@@ -17,6 +17,8 @@ export interface ModelRequest {
   tools: readonly ToolSpec[];
   /** Absent: files are shown by name only. */
   load?: LoadFile;
+  /** The most that messages and written-out files should be together. Absent: files have limits of their own only. */
+  windowTokens?: number;
 }
 
 /**

@@ -1,5 +1,6 @@
 // What a provider package throws, sorted into the errors that every model has.
 import { AgentError, messageOf } from '../kernel/errors.ts';
+import { installable } from './ai-sdk-packages.ts';
 import { mask, modelsError, toCut, toNetworkError, toProviderError, toRefusal } from './errors.ts';
 import { isRecord } from './json.ts';
 import { reasonOf } from './node-fetch.ts';
@@ -15,7 +16,7 @@ export function toError(error: unknown, { provider, secrets, hasBegun }: ErrorCo
   if (error instanceof AgentError) return error;
   const missing = missingPackage(error);
   if (missing) {
-    const hint = `Run \`npm install ${missing}\` and start again, or choose another model.`;
+    const hint = `Run \`npm install ${installable(missing)}\` and start again, or choose another model.`;
     return modelsError('package_missing', `Models of ${provider} need the package ${missing}.`, { hint });
   }
   if (!isRecord(error)) return toProviderError({ provider, body: error, secrets });

@@ -1,7 +1,8 @@
 // The provider packages, each loaded when a host of its kind is first asked.
+import { readFileSync } from 'node:fs';
 import type { LanguageModelV4 } from '@ai-sdk/provider';
 import { modelsError, toProviderError } from './errors.ts';
-import { parseJson } from './json.ts';
+import { isRecord, parseJson } from './json.ts';
 import { nodeFetch } from './node-fetch.ts';
 
 /** Kind of a host -> its own base URL, and the package that speaks its protocol. */
@@ -29,6 +30,14 @@ export type PackageKind = keyof typeof packages;
 export const packageKinds = Object.keys(packages) as PackageKind[];
 
 export const packageBaseUrl = (kind: PackageKind): string => packages[kind].baseUrl;
+
+/** As npm takes it: a provider package in the version that was tested, by the manifest. */
+export function installable(name: string): string {
+  const manifest = parseJson(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+  const peers = isRecord(manifest) && isRecord(manifest.peerDependencies) ? manifest.peerDependencies : {};
+  const range = Object.hasOwn(peers, name) ? peers[name] : undefined;
+  return typeof range === 'string' ? `${name}@${range.replace(/^\^/, '')}` : name;
+}
 
 export interface PackageSettings {
   /** Named in errors. */

@@ -16,7 +16,8 @@ import { toError } from './ai-sdk-errors.ts';
 import { faultOf, modelsError } from './errors.ts';
 import { toFinishReason } from './finish.ts';
 import type { FileHost, FileKind, ShownFiles } from './files.ts';
-import { askWithFiles, defaultFiles, hasFiles } from './files.ts';
+import { askWithFiles } from './file-fallback.ts';
+import { defaultFiles, hasFiles } from './files.ts';
 import { isRecord } from './json.ts';
 import type { PackageKind } from './ai-sdk-packages.ts';
 import { loadPackage } from './ai-sdk-packages.ts';
@@ -48,7 +49,7 @@ export function createAiSdkModel(config: AiSdkConfig): Model {
   const limits = { ...defaultModelLimits, ...config.limits };
   const load = toLoader(config.model);
   const reading: Reading['config'] = {
-    host: { provider, name, takes: config.files ?? defaultFiles(provider) },
+    host: { provider, name, takes: config.files ?? defaultFiles(provider), refused: new WeakSet() },
     reasoning,
     hasCacheMarks: config.hasCacheMarks ?? /anthropic/i.test(provider),
     schemas: config.schemas ?? (/anthropic/i.test(provider) ? 'anthropic' : 'openai'),
@@ -69,7 +70,10 @@ export function createAiSdkModel(config: AiSdkConfig): Model {
       };
       const watch = startWatch({ provider, limits, signal }, { abort: stop, late: stop });
       try {
-        return await Promise.race([stopped.promise, read({ load, request, config: reading, inner, answer, watch })]);
+        return await Promise.race([
+          stopped.promise,
+          read({ load, request, config: reading, inner, answer, watch, on }),
+        ]);
       } catch (error) {
         // An AgentError of ours and the caller's reason pass; whatever the package throws is sorted.
         const own = inner.signal.aborted ? (inner.signal.reason as Error) : undefined;
@@ -109,9 +113,10 @@ interface Reading {
   inner: AbortController;
   answer: ReturnType<typeof createAnswer>;
   watch: Watch;
+  on: (part: ModelPart) => void;
 }
 
-async function read({ load, request, config, inner, answer, watch }: Reading): Promise<ModelFinish> {
+async function read({ load, request, config, inner, answer, watch, on }: Reading): Promise<ModelFinish> {
   const { host, reasoning, hasCacheMarks, schemas, refuse } = config;
   const model = await load();
   const { signal } = inner;
@@ -135,7 +140,7 @@ async function read({ load, request, config, inner, answer, watch }: Reading): P
       return begin(files, 'plain');
     });
   const reader = hasFiles(request)
-    ? await askWithFiles(request, { host, signal, ask: (files) => ask(files).catch(refuse) })
+    ? await askWithFiles(request, { host, signal, on, ask: (files) => ask(files).catch(refuse) })
     : await ask();
   answer.isOpen = true;
   const cancel = () => void reader.cancel(signal.reason).catch(() => undefined);

@@ -1,8 +1,7 @@
 // One breaker a host: after some failures in a row nobody waits for it any more, until one call finds it well again.
 import * as z from 'zod';
-import type { AgentError } from '../kernel/errors.ts';
-import { messageOf } from '../kernel/errors.ts';
-import type { Model } from '../kernel/model.ts';
+import { AgentError, messageOf } from '../kernel/errors.ts';
+import type { Model, ModelPart } from '../kernel/model.ts';
 import { ruleOf } from './actions.ts';
 import { modelsError } from './errors.ts';
 
@@ -37,6 +36,15 @@ export interface Breaker {
   readonly state: BreakerState;
   /** The same model; its calls fail at once with `models.host_down` while the breaker is open. */
   guard(model: Model): Model;
+}
+
+/** Warnings and restarts are ours. */
+const isOfHost = ({ type }: ModelPart): boolean => type === 'text' || type === 'reasoning' || type === 'tool_call';
+
+/** The host itself answered, if only to refuse this request: it lives. */
+function isRefusal(error: unknown): boolean {
+  const status = error instanceof AgentError ? error.data?.httpStatus : undefined;
+  return typeof status === 'number' && status >= 400 && status < 500 && !ruleOf(error).isHostIll;
 }
 
 /**
@@ -77,15 +85,23 @@ export function createBreaker(config: BreakerConfig): Breaker {
       name: model.name,
       async call(request, signal, on) {
         if (down && (isProbing || state() === 'open')) throw refusal(down);
-        const isProbe = down !== undefined;
+        let isProbe = down !== undefined;
         if (isProbe) isProbing = true;
-        try {
-          const finish = await model.call(request, signal, on);
+        const recover = () => {
+          if (isProbe) isProbing = isProbe = false;
           count = 0;
           down = undefined;
+        };
+        try {
+          const finish = await model.call(request, signal, (part) => {
+            if (isProbe && isOfHost(part)) recover();
+            on(part);
+          });
+          recover();
           return finish;
         } catch (error) {
-          if (!signal.aborted) failed(error, isProbe);
+          if (isProbe && isRefusal(error)) recover();
+          else if (!signal.aborted) failed(error, isProbe);
           throw error;
         } finally {
           if (isProbe) isProbing = false;

@@ -143,7 +143,7 @@ export const modelsConfig = z
       .min(1)
       .optional()
       .describe(
-        'Model where a request names none. Default: that of the first configured key, else one of a running Ollama, else the demo model.',
+        'Model where a request names none. Default: the example model of the first of openai, anthropic, deepseek, qwen, glm and doubao that has its key and address, else the first whole name in models.hosts.*.models, else one of a running Ollama, else the demo model.',
       ),
     hosts: z
       .record(z.string().regex(/^[a-z0-9][a-z0-9._-]*$/, 'Must be lower case letters, digits, ".", "_" or "-".'), host)
@@ -169,11 +169,11 @@ export const modelsConfig = z
     limits: limits.default({}).describe('Time limits of each model call.'),
   })
   .superRefine(({ hosts, table }, context) => {
-    if (DEMO in hosts) {
+    if (Object.hasOwn(hosts, DEMO)) {
       context.addIssue({ code: 'custom', path: ['hosts', DEMO], message: `"${DEMO}" is the name of the demo model.` });
     }
     for (const [prefix, name] of Object.entries(table)) {
-      if (name in hosts || name in known || name === DEMO) continue;
+      if (Object.hasOwn(hosts, name) || Object.hasOwn(known, name) || name === DEMO) continue;
       const message = `There is no host "${name}". Hosts: ${[...new Set([...Object.keys(known), ...Object.keys(hosts)])].join(', ')}.`;
       context.addIssue({ code: 'custom', path: ['table', prefix], message });
     }

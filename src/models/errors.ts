@@ -52,6 +52,10 @@ export interface ProviderFailure {
   retryAfterMs?: number;
 }
 
+/** Characters of a foreign code and message that are looked through, and objects within objects. */
+const MOST_READ = 2000;
+const MOST_NESTED = 8;
+
 /** The provider's own message, sorted by class, without keys and without web pages. */
 export function toProviderError(failure: ProviderFailure): AgentError {
   const { provider, body, secrets = [], retryAfterMs } = failure;
@@ -64,7 +68,8 @@ export function toProviderError(failure: ProviderFailure): AgentError {
     ...(status !== undefined && { httpStatus: status }),
     ...(retryAfterMs !== undefined && { retryAfterMs }),
   };
-  const kind = classify(status, `${said.code} ${said.message}`.toLowerCase());
+  const words = [said.code, said.message].map((text) => text.slice(0, MOST_READ)).join(' ');
+  const kind = classify(status, words.toLowerCase());
   return modelsError(kind, `${provider} ${what}${text ? `: ${text}` : ' without saying why.'}`, { data });
 }
 
@@ -96,20 +101,20 @@ function toWait(headers: unknown): number | undefined {
 }
 
 /** What node's codes mean, for people. */
-const networkReasons: Record<string, string | undefined> = {
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'there is no such host',
-  EAI_AGAIN: 'the name server does not answer',
-  ECONNRESET: 'the connection was closed',
-  ETIMEDOUT: 'the connection timed out',
-  EPROTO: 'it does not speak TLS there',
-  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS there',
-};
+const networkReasons = new Map([
+  ['ECONNREFUSED', 'nothing listens there'],
+  ['ENOTFOUND', 'there is no such host'],
+  ['EAI_AGAIN', 'the name server does not answer'],
+  ['ECONNRESET', 'the connection was closed'],
+  ['ETIMEDOUT', 'the connection timed out'],
+  ['EPROTO', 'it does not speak TLS there'],
+  ['ERR_SSL_WRONG_VERSION_NUMBER', 'it does not speak TLS there'],
+]);
 
 function toNetworkReason(code: string): string {
   if (/CERT|SIGNATURE/.test(code)) return `its certificate is not trusted (${code})`;
   if (code.startsWith('HPE_')) return `it does not speak HTTP there (${code})`;
-  return networkReasons[code] ?? code;
+  return networkReasons.get(code) ?? code;
 }
 
 export interface NetworkFailure {
@@ -134,16 +139,16 @@ export const toCut = (provider: string): AgentError =>
   modelsError('stream_cut', `${provider} closed the connection in the middle of its answer.`);
 
 /** Reasons to end an answer that mean a fault of the host: DeepSeek's, GLM's, and those of servers that were stopped. */
-const faults: Record<string, Kind | undefined> = {
-  insufficient_system_resource: 'overloaded',
-  network_error: 'unavailable',
-  error: 'unavailable',
-  abort: 'stream_cut',
-  aborted: 'stream_cut',
-};
+const faults = new Map<string, Kind>([
+  ['insufficient_system_resource', 'overloaded'],
+  ['network_error', 'unavailable'],
+  ['error', 'unavailable'],
+  ['abort', 'stream_cut'],
+  ['aborted', 'stream_cut'],
+]);
 
 /** The error that a finish reason of a provider stands for; undefined for one that ends an answer well. */
-export const faultOf = (finish: string): Kind | undefined => faults[finish.toLowerCase()];
+export const faultOf = (finish: string): Kind | undefined => faults.get(finish.toLowerCase());
 
 interface Said {
   message: string;
@@ -152,13 +157,14 @@ interface Said {
   status?: number;
 }
 
-function readBody(body: unknown): Said {
+function readBody(body: unknown, depth = 0): Said {
   if (typeof body === 'string') return { message: body, code: '' };
-  if (Array.isArray(body)) return readBody(body[0]);
+  if (depth > MOST_NESTED) return { message: '', code: '' };
+  if (Array.isArray(body)) return readBody(body[0], depth + 1);
   if (!isRecord(body)) return { message: '', code: '' };
   const inner = body.error || body.errors || body.detail;
   if (isRecord(inner) || Array.isArray(inner) || (typeof inner === 'string' && typeof body.message !== 'string')) {
-    const said = readBody(inner);
+    const said = readBody(inner, depth + 1);
     return { ...said, code: `${said.code} ${codeOf(body)}` };
   }
   const message = [body.message, body.msg, body.error_msg].find((value) => typeof value === 'string' && value);
@@ -186,7 +192,7 @@ const keyShapes = [
   /\b(?:sk|pk|rk|ak|gsk|xai|hf|r8|ghp|tgp|nvapi|pplx)[-_][\w*.-]{4,}/gi,
   /\bAIza[\w-]{10,}/g,
   /\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+/g,
-  /[\w.-]*\*{3,}[\w*.-]*/g,
+  /(?<![\w.-])[\w.-]*\*{3,}[\w*.-]*/g,
 ];
 
 /** Replaces the given secrets, whole or shortened, and whatever is shaped like a key. */
@@ -197,10 +203,23 @@ export function mask(text: string, secrets: readonly string[]): string {
     masked = masked.replaceAll(secret, '[masked]');
     if (secret.length < 16) continue;
     const [start, end] = [secret.slice(0, 8), secret.slice(-6)].map((part) => part.replace(/[^\w-]/g, '\\$&'));
-    masked = masked.replace(new RegExp(`${start}[\\w*.-]*|[\\w*.-]*${end}`, 'g'), '[masked]');
+    masked = masked.replace(new RegExp(`${start}[\\w*.-]*|(?<![\\w*.-])[\\w*.-]*${end}`, 'g'), '[masked]');
   }
   return keyShapes.reduce((result, shape) => result.replace(shape, '[masked]'), masked);
 }
+
+/** The host takes no such files at all. */
+const kindRefused =
+  /unknown variant .?image_url|image_url.{0,40}(only supported|not supported|unsupported)|(unsupported|invalid) content type.{0,30}(image|file)|not support (the )?(image|vision|pdf|file|multimodal)s?\b|support image input|\b(image|pdf|file|multimodal)s? (input|content)s?.{0,20}not supported|\bimages are not supported|not a (multimodal|vision) model|at most 0 image/;
+
+/** It does not take this one: too large, broken, too many pages. */
+const fileRefused =
+  /\bimages? exceeds?\b|could not process (the )?(image|pdf|document|file)|(unsupported|invalid|corrupt\w*|malformed|broken) (base64.{0,5} )?(image|pdf)|\b(image|pdf)s?\b.{0,60}(too (large|big|small|many|long)|corrupt|damaged|encrypted|password|not (a )?valid|unsupported|exceed)|not represent a valid image|(unable|failed) to (process|decode|load|parse|read|open|download).{0,20}\b(image|pdf|document)|(maximum of|at most|more than|too many|limit of|exceeds?).{0,30}(pdf pages|images\b)|pdf.{0,40}pages?.{0,30}(limit|maximum|exceed)/;
+
+/** A refusal of a kind of files, not of one of them. */
+export const isKindRefusal = ({ code, message }: AgentError): boolean =>
+  code === 'models.file_unsupported' &&
+  (kindRefused.test(message.toLowerCase()) || /does not take such files/.test(message));
 
 /** The first rule whose statuses and words fit. Statuses absent: any, also none. */
 const rules: { kind: Kind; statuses: (number | undefined)[]; words: RegExp }[] = [
@@ -209,12 +228,8 @@ const rules: { kind: Kind; statuses: (number | undefined)[]; words: RegExp }[] =
     statuses: [400, 402, 403, 429, undefined],
     words: /insufficient.?(quota|balance|credit|funds)|current quota|arrear|billing|credit balance|payment.required/,
   },
-  {
-    kind: 'file_unsupported',
-    statuses: [400, 404, 415, 422],
-    words:
-      /unknown variant .?image_url|image_url.{0,40}(only supported|not supported|unsupported)|(unsupported|invalid) content type.{0,30}(image|file)|not support (the )?(image|vision|pdf|file|multimodal)s?\b|support image input|\b(image|pdf|file|multimodal)s? (input|content)s?.{0,20}not supported|\bimages are not supported|not a (multimodal|vision) model|at most 0 image/,
-  },
+  { kind: 'file_unsupported', statuses: [400, 404, 415, 422], words: kindRefused },
+  { kind: 'file_unsupported', statuses: [400, 413, 415, 422], words: fileRefused },
   {
     kind: 'context_length',
     statuses: [400, 413, 422, undefined],
@@ -223,7 +238,7 @@ const rules: { kind: Kind; statuses: (number | undefined)[]; words: RegExp }[] =
   {
     kind: 'not_found',
     statuses: [400, 404, undefined],
-    words: /model.?(is.)?not.?(found|exist)|model\b.*does not exist|no such model|unknown model|invalid.?model/,
+    words: /model.?(is.)?not.?(found|exist)|model\b.{0,200}does not exist|no such model|unknown model|invalid.?model/,
   },
   {
     kind: 'auth',

@@ -50,7 +50,7 @@ export function toHosts({ hosts, limits }: ModelsConfig, env: Environment, saved
     const own = saved?.provider === name ? saved : undefined;
     const baseUrl = place ?? own?.baseUrl ?? usual;
     // A key goes to the address that it was given for, and to no other.
-    const isUsual = usual === undefined || baseUrl === usual;
+    const isUsual = usual === undefined ? isExample(name, baseUrl) : baseUrl === usual;
     const envKey = (apiKeyEnv && isUsual && env[apiKeyEnv]?.trim()) || undefined;
     const savedKey = own && own.baseUrl === baseUrl ? own.apiKey : undefined;
     result.set(name, {
@@ -71,6 +71,12 @@ export function toHosts({ hosts, limits }: ModelsConfig, env: Environment, saved
     });
   }
   return result;
+}
+
+/** Hosts of many addresses: the key of the environment is for the maker's own. */
+function isExample(name: string, baseUrl: string | undefined): boolean {
+  const [example, own] = [known[name]?.example, baseUrl].map((url) => URL.parse(url ?? '')?.origin);
+  return baseUrl === undefined || (own !== undefined && own === example);
 }
 
 function urlFrom(env: Environment, name: string): string | undefined {

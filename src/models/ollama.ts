@@ -1,5 +1,7 @@
 // Ollama, found by itself: where it listens, and which of its models answers where nothing else is configured.
 import * as z from 'zod';
+import { AgentError } from '../kernel/errors.ts';
+import type { Model } from '../kernel/model.ts';
 import { nodeFetch } from './node-fetch.ts';
 
 /** A start may wait as long as this. */
@@ -41,6 +43,8 @@ export interface OllamaSearch {
   look(): Promise<void>;
   /** After a look that found nothing: looks again in the background, at most every 30 s. */
   refresh(): void;
+  /** The same model. Where Ollama cannot be reached or does not know it, it is found no more, and another is looked for. */
+  watch(model: Model): Model;
 }
 
 export interface OllamaSearchConfig {
@@ -69,6 +73,21 @@ export function createOllamaSearch({ baseUrl, now }: OllamaSearchConfig): Ollama
     refresh() {
       if (model === undefined && looked !== undefined && now() - looked >= PAUSE_MS) void look();
     },
+    watch: (inner) => ({
+      name: inner.name,
+      async call(...args) {
+        try {
+          return await inner.call(...args);
+        } catch (error) {
+          const isGone = error instanceof AgentError && /^models\.(network|not_found)$/.test(error.code);
+          if (isGone && inner.name === model) {
+            model = undefined;
+            void look();
+          }
+          throw error;
+        }
+      },
+    }),
   };
 }
 

@@ -3,12 +3,14 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import * as http from 'node:http';
 import * as https from 'node:https';
 import { AgentError, messageOf } from '../kernel/errors.ts';
+import type { FilePart } from '../kernel/messages.ts';
 import type { Model, ModelFinish, ModelPart, ModelRequest } from '../kernel/model.ts';
 import type { ModelLimits } from './clock.ts';
 import { defaultModelLimits, startWatch } from './clock.ts';
 import { modelsError, toCut, toNetworkError, toRefusal } from './errors.ts';
 import type { FileKind, ShownFiles } from './files.ts';
-import { askWithFiles, defaultFiles, hasFiles } from './files.ts';
+import { askWithFiles } from './file-fallback.ts';
+import { defaultFiles, hasFiles } from './files.ts';
 import { encodeRequest } from './openai-encode.ts';
 import { createOpenAIStream } from './openai-stream.ts';
 import type { SchemaDialect } from './schema-dialect.ts';
@@ -39,27 +41,38 @@ export function createOpenAIWireModel(config: OpenAIWireConfig): Model {
   const target = toTarget(config);
   let hasUsage = true;
   let hasReasoning = provider === 'deepseek';
+  let hasTools = true;
   let schemas = config.schemas ?? dialectOf(config);
-  const host = { provider, name: config.name, takes: config.files ?? defaultFiles(provider) };
+  const host = {
+    provider,
+    name: config.name,
+    takes: config.files ?? defaultFiles(provider),
+    refused: new WeakSet<FilePart>(),
+  };
 
   async function ask(request: ModelRequest, listener: Listener, files?: ShownFiles): Promise<ModelFinish> {
     let isCorrected = false;
     let isPlain = false;
+    let isTold = false;
     for (let isFresh = false; ;) {
       const [hadUsage, hadReasoning, dialect] = [hasUsage, hasReasoning, isPlain ? 'plain' : schemas];
       const encoding = { model: config.model, hasUsage, hasReasoning, schemas: dialect, ...(files && { files }) };
-      const body = encodeRequest(request, encoding);
+      const shown = hasTools || !request.tools.length ? request : { ...request, tools: [] };
+      const body = encodeRequest(shown, encoding);
+      if (!isTold && shown !== request) listener.on(withoutTools(config));
+      isTold = shown !== request;
       try {
         const finish = await exchange({ ...target, isFresh }, body, listener);
         schemas = dialect;
         return finish;
       } catch (error) {
         if (error instanceof StaleSocket) isFresh = true;
+        else if (shown.tools.length && isAbout('not support tools', error)) hasTools = false;
         else if (hadUsage && isAbout('stream_options', error)) hasUsage = false;
         else if (!isCorrected && isAbout('reasoning_content', error)) {
           hasReasoning = !hadReasoning;
           isCorrected = true;
-        } else if (request.tools.length && dialect !== 'plain' && isSchemaRefusal(error)) isPlain = true;
+        } else if (shown.tools.length && dialect !== 'plain' && isSchemaRefusal(error)) isPlain = true;
         else throw error;
       }
     }
@@ -68,11 +81,15 @@ export function createOpenAIWireModel(config: OpenAIWireConfig): Model {
   return {
     name: config.name,
     call(request, signal, on) {
-      const listener = { signal, on };
-      if (!hasFiles(request)) return ask(request, listener);
-      return askWithFiles(request, { host, signal, ask: (files) => ask(request, listener, files) });
+      if (!hasFiles(request)) return ask(request, { signal, on });
+      return askWithFiles(request, { host, signal, on, ask: (files, on) => ask(request, { signal, on }, files) });
     },
   };
+}
+
+function withoutTools({ name, provider }: OpenAIWireConfig): ModelPart {
+  const message = `${name} of ${provider} cannot use tools: it was asked without them.`;
+  return { type: 'warning', code: 'models.no_tools', message, data: { provider, model: name } };
 }
 
 /** Hosts differ in what they demand or refuse, and change; they name it in their refusal. */

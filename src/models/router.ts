@@ -15,9 +15,6 @@ import { createOpenAIWireModel } from './openai-wire.ts';
 import { createResilientModel } from './resilient.ts';
 import { createDemoModel } from './scripted.ts';
 
-/** Where nobody names a model, the first of these that has a key answers with its example model. */
-const firstHosts = ['openai', 'deepseek', 'qwen'];
-
 /** What is configured, for people: holds no key. */
 export interface ModelsDescription {
   /** The model where a request names none. */
@@ -97,11 +94,9 @@ export function createRouter(config: ModelsConfig, env: Environment, options: Ro
     const named = env.OPENAI_MODEL?.trim();
     if (named && !problemOf(hosts.get('openai')!, named)) return { host: 'openai', model: named };
     if (saved) return { host: saved.provider, model: saved.model };
-    for (const host of firstHosts) {
-      const { model = host } = known[host]!;
-      if (!problemOf(hosts.get(host)!, model)) return { host, model };
-    }
-    return undefined;
+    // The presets in their order, then what the file lists.
+    const presets = Object.entries(known).flatMap(([host, { model }]) => (model === undefined ? [] : { host, model }));
+    return [...presets, ...modelsOf(config)].find(({ host, model }) => !problemOf(hosts.get(host)!, model));
   }
 
   function defaultRoute(): Route {
@@ -156,7 +151,8 @@ export function createRouter(config: ModelsConfig, env: Environment, options: Ro
       ...(apiKey && { apiKey }),
     };
     const bare = host.kind ? createPackageModel({ ...wire, kind: host.kind }) : createOpenAIWireModel(wire);
-    return createResilientModel(breakerOf(name).guard(bare), { retries: config.retries });
+    const watched = name === OLLAMA ? ollama.watch(bare) : bare;
+    return createResilientModel(breakerOf(name).guard(watched), { retries: config.retries });
   }
 
   function breakerOf(host: string): Breaker {
@@ -209,6 +205,14 @@ export function createRouter(config: ModelsConfig, env: Environment, options: Ro
       };
     },
   };
+}
+
+/** Models that hosts of the file list by whole names: what ends in a sign, such as `llama*` or `gpt-`, is a prefix. */
+function modelsOf({ hosts }: ModelsConfig): Route[] {
+  const rows = Object.entries(hosts).flatMap(([host, { models = [] }]) =>
+    models.map((model) => ({ host, model: model.trim() })),
+  );
+  return rows.filter(({ model }) => /[\p{L}\p{N}]$/u.test(model));
 }
 
 /** Names of models that the configuration holds; a prefix with a star is none. */

@@ -6,7 +6,7 @@ import type { Schema } from './schema-refs.ts';
 import { createRefs } from './schema-refs.ts';
 import { renderGemini, renderPlain } from './schema-render.ts';
 import type { Shape } from './schema-shape.ts';
-import { shapeOf } from './schema-shape.ts';
+import { MOST_SCHEMAS, shapeOf } from './schema-shape.ts';
 
 /**
  * `openai`: JSON Schema with an object at the top and without what OpenAI and hosts like it refuse. `anthropic`: JSON
@@ -28,8 +28,6 @@ export function dialectOf({
 
 /** Levels of a schema that are shown in the small dialects. */
 const MOST_LEVELS = 12;
-/** Schemas that are read, a reference once for each time it is followed. */
-const MOST_SCHEMAS = 500;
 
 /** A schema of the dialect that admits what the tool's own admits, and perhaps more. */
 export function lowerSchema(schema: Schema, dialect: SchemaDialect): Schema {

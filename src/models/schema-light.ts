@@ -5,7 +5,7 @@ import { isRecord } from './json.ts';
 import type { Place, Refs, Schema } from './schema-refs.ts';
 import { createRefs, isSchema, resourceOf } from './schema-refs.ts';
 import { legalKey, toDescription } from './schema-render.ts';
-import { isPattern, kinds } from './schema-shape.ts';
+import { isPattern, kinds, MOST_SCHEMAS } from './schema-shape.ts';
 
 interface LightConfig {
   /** The host knows tuples (`prefixItems`), else `items` for all places. */
@@ -67,7 +67,7 @@ function toObject(schema: Schema, context: Context): Schema {
     if (type === undefined) return { type: 'object', properties: {}, ...schema };
     return type === 'object' ? schema : { ...schema, type: 'object' };
   }
-  const { properties, required, isClosed, description } = fieldsOf(schema, context, 8);
+  const { properties, required, isClosed, description } = fieldsIn(schema, context);
   return {
     type: 'object',
     ...(description !== undefined && { description }),
@@ -87,10 +87,30 @@ interface Fields {
   isClosed: boolean;
 }
 
-function fieldsOf(schema: Json, context: Context, depth: number): Fields {
-  if (!isSchema(schema) || !depth) return { properties: new Map(), required: [], isClosed: false };
+/** Branches that were not read may hold anything: then only what stands beside them is told. */
+function fieldsIn(schema: Schema, context: Context): Fields {
+  const budget = { left: MOST_SCHEMAS };
+  const fields = fieldsOf(schema, { ...context, open: [schema], budget });
+  if (budget.left >= 0) return fields;
+  const own = Object.entries(schema).filter(([key]) => !combinations.includes(key));
+  return fieldsOf(Object.fromEntries(own), { ...context, open: [], budget: { left: 1 } });
+}
+
+interface FieldsContext extends Pick<Context, 'refs' | 'resource'> {
+  /** What is being read, from the root on. */
+  open: readonly Json[];
+  /** Schemas that may still be read, as for shapes; below nothing where some were not. */
+  budget: { left: number };
+}
+
+/** Combinations within combinations that are read. */
+const MOST_LEVELS = 32;
+
+function fieldsOf(schema: Json, context: FieldsContext): Fields {
+  if (context.open.length > MOST_LEVELS) context.budget.left = 0;
+  if (--context.budget.left < 0 || !isSchema(schema)) return { properties: new Map(), required: [], isClosed: false };
   const { properties, required, description, additionalProperties, patternProperties } = schema;
-  const of = (part: Json) => fieldsOf(part, context, depth - 1);
+  const of = (part: Json) => fieldsOf(part, { ...context, open: [...context.open, part] });
   let fields: Fields = {
     ...(typeof description === 'string' && { description }),
     properties: new Map(Object.entries(isSchema(properties) ? properties : {})),
@@ -98,7 +118,8 @@ function fieldsOf(schema: Json, context: Context, depth: number): Fields {
     isClosed: additionalProperties === false && patternProperties === undefined,
   };
   const target = typeof schema.$ref === 'string' && context.refs.resolve(schema.$ref, context.resource);
-  if (target) fields = both(fields, of(target.schema));
+  // What is open on this path says nothing new.
+  if (target && !context.open.includes(target.schema)) fields = both(fields, of(target.schema));
   for (const part of Array.isArray(schema.allOf) ? schema.allOf : []) fields = both(fields, of(part));
   for (const branches of [schema.anyOf, schema.oneOf]) {
     const base = fields;
@@ -135,10 +156,17 @@ function joined(a: Fields, b: Fields, how: 'allOf' | 'anyOf'): Map<string, Json>
   const properties = new Map(a.properties);
   for (const [key, value] of b.properties) {
     const own = properties.get(key);
-    const isEqual = own === undefined || JSON.stringify(own) === JSON.stringify(value);
-    properties.set(key, isEqual ? value : { [how]: [own, value] });
+    properties.set(key, own === undefined ? value : combined(own, value, how));
   }
   return properties;
+}
+
+/** Flat and each part once, however many branches there are. */
+function combined(own: Json, value: Json, how: 'allOf' | 'anyOf'): Json {
+  const isList = isSchema(own) && Array.isArray(own[how]) && Object.keys(own).length === 1;
+  const parts = isList ? (own[how] as Json[]) : [own];
+  const text = JSON.stringify(value);
+  return [own, ...parts].some((part) => JSON.stringify(part) === text) ? own : { [how]: [...parts, value] };
 }
 
 function walk(schema: Json, outer: Context): Json {

@@ -40,17 +40,22 @@ interface ShapeContext {
   budget: { left: number };
 }
 
+/** Schemas that are read, a reference once for each time it is followed. */
+export const MOST_SCHEMAS = 500;
 /** A recursion is shown this often. */
 const MOST_ROUNDS = 2;
 /** Objects that are kept apart; more are joined to one. */
 const MOST_OBJECTS = 8;
+/** Pairs of objects that are compared one by one; more are joined before. */
+const MOST_PAIRS = 16;
 
 const broad = kinds.filter((kind) => kind !== 'integer');
 
 export const anything = (): Shape => ({ alternatives: broad.map((kind) => ({ kind })) });
 
 /** Whether nothing is known but the types. */
-export const isBare = ({ kind, ...rest }: Alternative): boolean => kind !== undefined && !Object.keys(rest).length;
+export const isBare = (each: Alternative): boolean =>
+  Object.keys(each).every((key) => key === 'kind' || key === 'rest');
 
 export function shapeOf(schema: Json | undefined, outer: ShapeContext): Shape {
   if (schema === false) return { alternatives: [] };
@@ -75,11 +80,12 @@ const listOf = (value: Json | undefined): Json[] => (Array.isArray(value) ? valu
 const conditions = ({ if: condition, then: yes = true, else: no = true }: Schema): Json[] =>
   condition === undefined || (yes === true && no === true) ? [] : [yes, no];
 
-/** Only the types of what would lead too deep. */
+/** Only the types of what would lead too deep; its objects may have any properties. */
 function cut(schema: Schema, { refs, resource }: ShapeContext): Shape {
   const isNamed = schema.type === undefined && typeof schema.$ref === 'string';
   const target = isNamed ? refs.resolve(schema.$ref as string, resource)?.schema : undefined;
-  return { alternatives: kindsOf(isSchema(target) ? target : schema).map((kind) => ({ kind })) };
+  const names = kindsOf(isSchema(target) ? target : schema);
+  return { alternatives: names.map((kind) => (kind === 'object' ? { kind, rest: anything() } : { kind })) };
 }
 
 function targetShape(ref: string, context: ShapeContext): Shape {
@@ -245,13 +251,24 @@ function withNotes(shape: Shape, notes: string[]): Shape {
 /** What both admit, or more. */
 export function intersect(a: Shape, b: Shape): Shape {
   const description = a.description ?? b.description;
-  const alternatives = a.alternatives.flatMap((x) =>
-    b.alternatives.flatMap((y) => {
+  const isMany = objectsIn(a) * objectsIn(b) > MOST_PAIRS;
+  const [left, right] = [a, b].map((shape) => (isMany ? joinAll(shape.alternatives) : shape.alternatives));
+  const alternatives = left!.flatMap((x) =>
+    right!.flatMap((y) => {
       const both = isSame(x.kind, y.kind) && narrow(x, y);
       return both ? [both] : [];
     }),
   );
-  return { ...(description !== undefined && { description }), alternatives };
+  return { ...(description !== undefined && { description }), alternatives: few(alternatives) };
+}
+
+const objectsIn = ({ alternatives }: Shape): number => alternatives.filter(({ kind }) => kind === 'object').length;
+
+/** One alternative a type, but for objects: those stay apart while they are few. */
+function few(alternatives: Alternative[]): Alternative[] {
+  const objects = distinct(alternatives.filter(({ kind }) => kind === 'object'));
+  const others = joinAll(alternatives.filter(({ kind }) => kind !== 'object'));
+  return [...others, ...(objects.length > MOST_OBJECTS ? joinAll(objects) : objects)];
 }
 
 const isNumber = (kind: Kind): boolean => kind === 'number' || kind === 'integer';
@@ -286,8 +303,11 @@ function narrow(a: Alternative, b: Alternative): Alternative | undefined {
   };
 }
 
-const has = (values: Json[], value: Json): boolean =>
-  values.some((each) => each === value || JSON.stringify(each) === JSON.stringify(value));
+function has(values: Json[], value: Json): boolean {
+  if (typeof value !== 'object' || value === null) return values.includes(value);
+  const text = JSON.stringify(value);
+  return values.some((each) => typeof each === 'object' && JSON.stringify(each) === text);
+}
 
 /** What any of them admits, or more. Objects stay apart while they are few. */
 export function union(shapes: readonly Shape[]): Shape {
@@ -299,12 +319,7 @@ export function union(shapes: readonly Shape[]): Shape {
       ? shape.alternatives
       : shape.alternatives.map((each) => described(each, shape.description!)),
   );
-  const apart = distinct(all.filter(({ kind }) => kind === 'object'));
-  const objects = apart.length > MOST_OBJECTS ? joinAll(apart) : apart;
-  return {
-    ...(description !== undefined && { description }),
-    alternatives: [...joinAll(all.filter(({ kind }) => kind !== 'object')), ...objects],
-  };
+  return { ...(description !== undefined && { description }), alternatives: few(all) };
 }
 
 const described = (each: Alternative, description: string): Alternative => ({
@@ -313,6 +328,7 @@ const described = (each: Alternative, description: string): Alternative => ({
 });
 
 function distinct(alternatives: Alternative[]): Alternative[] {
+  if (alternatives.length < 2) return alternatives;
   const texts = new Map<string, Alternative>();
   const plain = (_: string, value: unknown) => (value instanceof Map ? [...value] : value);
   for (const each of alternatives) {

@@ -1,5 +1,5 @@
 // What the set-up saved: choice and key in one file, <data>/model.json, which is the old one or the new one and never half.
-import { readFile, rm } from 'node:fs/promises';
+import { lstat, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { openDraft } from '../files/atomic.ts';
@@ -15,7 +15,7 @@ export const setupError = defineErrors('setup', {
 });
 
 const settings = z.object({
-  provider: z.string().refine((name) => name in known),
+  provider: z.string().refine((name) => Object.hasOwn(known, name)),
   model: z.string().min(1),
   baseUrl: z.url({ protocol: /^https?$/ }),
   apiKey: z.string().min(1).optional(),
@@ -49,4 +49,22 @@ export async function saveSettings(directory: string, saved: SavedHost): Promise
 
 export async function removeSettings(directory: string): Promise<void> {
   await rm(fileIn(directory), { force: true });
+  await removeDrafts(directory);
+}
+
+const MOST_BYTES = 64_000;
+const LONGEST_MS = 60 * 60_000;
+
+/** What a crash left half-way to its place: it may hold a key. Large ones are of backups, which may be under way. */
+export async function removeDrafts(directory: string): Promise<void> {
+  const files = await readdir(directory, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  for (const file of files) {
+    if (!file.isFile() || !file.name.endsWith('.draft')) continue;
+    const draft = join(directory, file.name);
+    const { size, mtimeMs } = await lstat(draft);
+    if (size <= MOST_BYTES || mtimeMs < Date.now() - LONGEST_MS) await rm(draft, { force: true });
+  }
 }

@@ -1,7 +1,7 @@
 // Choosing the model while the server runs: a choice is tried by one live call, saved, and used from the next run on.
 // Configuration and environment win over what is saved, and `describe` says where they do.
 import * as z from 'zod';
-import { AgentError } from '../kernel/errors.ts';
+import { AgentError, messageOf } from '../kernel/errors.ts';
 import type { ModelsConfig } from './config.ts';
 import { DEMO, known, OLLAMA } from './config.ts';
 import type { Environment, Host, SavedHost } from './hosts.ts';
@@ -9,7 +9,7 @@ import { toHosts, toPublicUrl } from './hosts.ts';
 import { toOllamaUrl } from './ollama.ts';
 import type { Router } from './router.ts';
 import { createRouter } from './router.ts';
-import { loadSettings, removeSettings, saveSettings, setupError } from './settings.ts';
+import { loadSettings, removeDrafts, removeSettings, saveSettings, setupError } from './settings.ts';
 import type { Trial } from './trial.ts';
 import { tryModel } from './trial.ts';
 
@@ -94,6 +94,9 @@ export interface SetupConfig {
 export async function createSetup({ directory, config, environment, warn }: SetupConfig): Promise<Setup> {
   let problem: string | null = null;
   let isBusy = false;
+  await removeDrafts(directory).catch((error: unknown) => {
+    warn(`Drafts in ${directory} cannot be removed, and may hold a key: ${messageOf(error)}`);
+  });
   let saved = await loadSettings(directory).catch((error: unknown) => {
     if (!(error instanceof AgentError)) throw error;
     problem = `${error.message} ${error.hint}`;
@@ -128,8 +131,8 @@ export async function createSetup({ directory, config, environment, warn }: Setu
     const candidate = { provider, model, baseUrl: place, apiKey: apiKey ?? kept };
     const host = toHosts(config, environment, candidate).get(provider);
     const trialKey = candidate.apiKey ?? (host?.baseUrl === place ? host.apiKey : undefined);
-    if (trialKey === undefined && needsKey(provider) && place === usual) {
-      throw setupError('invalid', `apiKey: ${known[provider]!.label} needs one.`);
+    if (trialKey === undefined && needsKey(provider) && (usual === undefined || place === usual)) {
+      throw setupError('invalid', `apiKey: ${known[provider]!.label} needs one at ${new URL(place).host}.`);
     }
     return { candidate, trialKey };
   }
@@ -237,6 +240,7 @@ function sourceOf({ config, saved, route: { host, model } }: State): SetupDescri
   if (config.default !== undefined) return 'config';
   if (saved?.provider === host && saved.model === model) return 'file';
   if (host === DEMO) return 'demo';
+  if (config.hosts[host]?.models?.some((name) => name.trim() === model)) return 'config';
   return host === OLLAMA ? 'found' : 'env';
 }
 

@@ -216,6 +216,12 @@ const keeping: Route[] = [
     answers: { 200: { what: 'Its bytes.', kind: 'bytes' }, 304: { what: 'The client has them already.' } },
     errors: ['server.file_not_found', 'store.file_gone'],
   },
+  {
+    method: 'delete',
+    path: '/files/:id',
+    summary: 'Deletes a file of the caller; messages that name it name nothing from then on.',
+    answers: { 204: { what: 'It is not there any more.' } },
+  },
 ];
 
 const caring: Route[] = [

@@ -106,7 +106,7 @@ async function toTexts(request: ChatRequest, history: Parameters<typeof newMessa
 
 /** Throws `server.file_not_found` for a file that the caller does not have. */
 async function toFileParts(files: Files, caller: Caller, wanted: ChatRequest['files'] = []): Promise<FilePart[]> {
-  const found = await files.find(
+  const found = await files.take(
     caller,
     wanted.map((file) => file.id),
   );

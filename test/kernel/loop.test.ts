@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { AgentConfig, AgentEvent } from '../../src/kernel/index.ts';
+import type { AgentConfig, AgentEvent, Model } from '../../src/kernel/index.ts';
 import { AgentError, callsOf, createAgent, createMemoryJournal, isTerminal, textOf } from '../../src/kernel/index.ts';
+import { specsOf } from '../../src/kernel/assembly.ts';
 import { shapeFaults } from './prompt-faults.ts';
 import type { ScriptedModel, Turn } from './scripted.ts';
 import {
@@ -50,6 +51,36 @@ describe('a run', () => {
     expect(types(events)).toEqual(['run_start', 'reasoning', 'token', 'token', 'usage', 'run_end']);
     expect(events.at(-1)).toMatchObject({ reason: 'done', usage: { inputTokens: 10, outputTokens: 1 } });
     expect(await it.kinds()).toEqual(['user', 'assistant']);
+  });
+
+  it('hands the same list of tools to the model in each step of each turn', async () => {
+    const seen: unknown[] = [];
+    const inner = scripted([call('a', 'look')], [say('ok')], [say('ok')]);
+    const model: Model = {
+      name: 'm',
+      call: (request, ...rest) => (seen.push(request.tools), inner.call(request, ...rest)),
+    };
+    await using it = setUp([], { model });
+    for (const text of ['hi', 'again']) await it.run(text);
+    const [first, ...others] = seen;
+    expect(first).toMatchObject([{ name: 'look' }]);
+    expect(others).toHaveLength(2);
+    for (const tools of others) expect(tools).toBe(first);
+  });
+
+  it('hands over another list where the tools are others', () => {
+    const tools = new Map([['look', tool('look', () => 'seen')]]);
+    const first = specsOf(tools);
+    expect(specsOf(tools)).toBe(first);
+    expect(specsOf(new Map(tools))).not.toBe(first);
+    for (const name of ['look', 'other']) {
+      tools.set(
+        name,
+        tool(name, () => 'new'),
+      );
+      expect(specsOf(tools)).toEqual([...tools.values()].map(({ spec }) => spec));
+      expect(specsOf(tools)).not.toBe(first);
+    }
   });
 
   const ends: [string, Turn[], Partial<AgentConfig>, string][] = [

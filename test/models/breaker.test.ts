@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Model, ModelRequest } from '../../src/kernel/model.ts';
 import type { BreakerConfig } from '../../src/models/breaker.ts';
 import { createBreaker } from '../../src/models/breaker.ts';
-import { modelsError } from '../../src/models/errors.ts';
+import { modelsError, toProviderError } from '../../src/models/errors.ts';
 import { createOpenAIWireModel } from '../../src/models/openai-wire.ts';
 import { createResilientModel } from '../../src/models/resilient.ts';
 import type { ScriptedAnswer } from '../../src/models/scripted.ts';
@@ -133,6 +133,43 @@ describe('a breaker of a host', () => {
       expect(inner.requests).toHaveLength(14);
     },
   );
+
+  it('is well again with the first part of a long answer, and a later failure counts anew', async () => {
+    const { clock, breaker, fail } = rig();
+    await fail(3);
+    clock.now += 1000;
+    let end: (error?: Error) => void = () => undefined;
+    const long = breaker.guard({
+      name: 'm',
+      call: (_, __, on) =>
+        new Promise((_resolve, reject) => {
+          on({ type: 'warning', code: 'models.x', message: 'ours' });
+          expect(breaker.state).toBe('half_open');
+          on({ type: 'text', text: 'a' });
+          end = reject;
+        }),
+    });
+    const probe = ask(long);
+    expect(breaker.state).toBe('closed');
+    const other = breaker.guard(createScriptedModel(() => 'fine'));
+    expect(await Promise.all([ask(other), ask(other)])).toEqual(['fine', 'fine']);
+    end(modelsError('timeout_idle', 'silence'));
+    expect(await probe).toBe('models.timeout_idle');
+    expect(breaker.state).toBe('closed');
+    await fail(2);
+    expect(breaker.state).toBe('open');
+  });
+
+  it.each([400, 401, 404, 429])('a host that answers %i lives', async (status) => {
+    const { clock, breaker, model, script, fail } = rig();
+    await fail(3);
+    clock.now += 1000;
+    script.say = { error: toProviderError({ provider: 'host', status, body: { error: { message: 'no' } } }) };
+    await ask(model);
+    expect(breaker.state).toBe('closed');
+    script.say = 'fine';
+    expect(await Promise.all([ask(model), ask(model)])).toEqual(['fine', 'fine']);
+  });
 
   it('C2 over real sockets: invalid histories of one user do not take the host away from the others', async () => {
     await using server = await createModelServer(({ body }) =>

@@ -2,21 +2,21 @@
 import { describe, expect, it } from 'vitest';
 import { AgentError } from '../../src/kernel/errors.ts';
 import type { FilePart, Message } from '../../src/kernel/messages.ts';
-import type { ModelRequest } from '../../src/kernel/model.ts';
+import type { ModelPart, ModelRequest } from '../../src/kernel/model.ts';
 import { actionOf } from '../../src/models/actions.ts';
 import { encodePrompt } from '../../src/models/ai-sdk-encode.ts';
 import { toProviderError } from '../../src/models/errors.ts';
 import type { FileKind } from '../../src/models/files.ts';
 import { defaultFiles, hasFiles, showFiles } from '../../src/models/files.ts';
 import { encodeRequest } from '../../src/models/openai-encode.ts';
-import { createOpenAIWireModel } from '../../src/models/openai-wire.ts';
 import { modelsConfig } from '../../src/models/config.ts';
 import { createRouter } from '../../src/models/router.ts';
 import { createModelServer } from '../../src/testing/model-server.ts';
 
 const never = new AbortController().signal;
 const config = { model: 'm', hasUsage: false, hasReasoning: false };
-const host = (...takes: FileKind[]) => ({ provider: 'host', name: 'm-1', takes });
+const host = (...takes: FileKind[]) => ({ provider: 'host', name: 'm-1', takes, refused: new WeakSet<FilePart>() });
+const quiet = { signal: never, on: () => undefined };
 const user = (...parts: (FilePart | string)[]): Message => ({
   role: 'user',
   parts: parts.map((part) => (typeof part === 'string' ? { type: 'text', text: part } : part)),
@@ -38,13 +38,13 @@ const ask = (...messages: Message[]): ModelRequest => ({
 });
 
 async function wire(request: ModelRequest, ...takes: FileKind[]): Promise<unknown[]> {
-  const files = await showFiles(request, host(...takes), never);
+  const files = await showFiles(request, host(...takes), quiet);
   const body = JSON.parse(encodeRequest(request, { ...config, files })) as { messages: { content: unknown }[] };
   return body.messages.map(({ content }) => content);
 }
 
 async function prompt(request: ModelRequest, ...takes: FileKind[]): Promise<unknown[]> {
-  const files = await showFiles(request, host(...takes), never);
+  const files = await showFiles(request, host(...takes), quiet);
   return encodePrompt(request, 'none', files).map(({ content }) => content);
 }
 
@@ -70,9 +70,9 @@ describe('a file', () => {
   it('that is a long text is shown by head and tail, cut in no character', async () => {
     const long = `HEAD${'😀'.repeat(150_000)}TAIL`;
     const [text] = (await wire(ask(user(file('long.txt', 'text/plain', long))))) as string[];
-    expect(text!.length).toBeLessThan(200_200);
+    expect(Buffer.byteLength(text!)).toBeLessThan(200_200);
     expect(text).toMatch(/^\[file long\.txt \(text\/plain, 600008 bytes\)\]\nHEAD😀/);
-    expect(text).toMatch(/\n\[\.\.\. 100008 characters left out \.\.\.\]\n(😀)+TAIL$/u);
+    expect(text).toMatch(/\n\[\.\.\. 20000\d characters left out \.\.\.\]\n(😀)+TAIL$/u);
     expect(text!.isWellFormed()).toBe(true);
     const exact = 'x'.repeat(200_000);
     expect(await wire(ask(user(file('exact.txt', 'text/plain', exact))))).toEqual([
@@ -135,7 +135,7 @@ describe('a file', () => {
     let loads = 0;
     const load = () => Promise.resolve((loads++, new Uint8Array()));
     const now = { ...ask(user('old'), answer, user('see', part)), load };
-    await expect(showFiles(now, host(...takes), never)).rejects.toMatchObject({
+    await expect(showFiles(now, host(...takes), quiet)).rejects.toMatchObject({
       code: 'models.file_unsupported',
       status: 400,
       retryable: false,
@@ -155,16 +155,38 @@ describe('a file', () => {
     await expect(wire(ask(user(part), ...step), ...takes)).rejects.toThrow(part.name);
   });
 
-  it('that cannot be loaded is told; an abort while loading is an abort', async () => {
+  it('that cannot be loaded is refused by name in its turn, and told with a warning later on', async () => {
     const gone: FilePart = { type: 'file', id: 'nowhere', name: 'gone\n.png', mime: 'image/png', bytes: 3 };
-    expect(await wire(ask(user('see', gone)), 'image')).toEqual([
-      'see\n[file gone .png (image/png, 3 bytes)]\n[The content of this file is not available any more.]',
-    ]);
+    const text: FilePart = { ...gone, name: 'gone.txt', mime: 'text/plain' };
+    for (const part of [gone, text]) {
+      const refused: unknown = await wire(ask(user('see', part)), 'image').catch((error: unknown) => error);
+      expect(refused).toMatchObject({ code: 'models.file_unsupported', hint: 'Send the file again.' });
+      expect((refused as Error).message).toMatch(
+        /^The file "gone ?\.(png|txt)" .* cannot be read: gone Send it again\.$/,
+      );
+      expect((refused as Error).cause).toMatchObject({ message: 'gone' });
+    }
+    const parts: ModelPart[] = [];
+    const showing = { signal: never, on: (part: ModelPart) => void parts.push(part) };
+    const later = ask(user('see', gone, text), answer, user('go on'));
+    const files = await showFiles(later, host('image'), showing);
+    const line = (name: string) => ({ type: 'text', text: `[file ${name}: its content is not available any more]` });
+    expect([...files.values()]).toEqual([line('gone .png'), line('gone.txt')]);
+    expect(parts).toMatchObject(
+      ['gone .png', 'gone.txt'].map((name) => ({ type: 'warning', code: 'models.file_missing', data: { name } })),
+    );
+    // Told once a turn, not with each of its steps.
+    await showFiles({ ...later, messages: [...later.messages, answer] }, host('image'), showing);
+    expect(parts).toHaveLength(2);
+  });
+
+  it('is not waited for when the call ends: an abort while loading is an abort', async () => {
+    const gone: FilePart = { type: 'file', id: 'nowhere', name: 'gone.png', mime: 'image/png', bytes: 3 };
     const controller = new AbortController();
     const request = ask(user(gone));
     request.load = (_, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new Error('stopped reading'))));
-    const shown = showFiles(request, host('image'), controller.signal);
+    const shown = showFiles(request, host('image'), { ...quiet, signal: controller.signal });
     const reason = new Error('enough');
     controller.abort(reason);
     await expect(shown).rejects.toBe(reason);
@@ -192,18 +214,48 @@ describe('a file', () => {
 });
 
 describe('texts that are long together', () => {
-  const long = (name: string) => file(name, 'text/plain', 'x'.repeat(150_000));
+  const long = (name: string) => file(name, 'text/plain', 'x'.repeat(90_000));
+  const [a, b, c] = ['a', 'b', 'c'].map(long);
   const left = '[file a: left out, as the files of this conversation are too large together]';
+  const lengths = (contents: unknown[]) => contents.map((content) => (content as string).length);
 
-  it('are written out in their turn, and later on as far back as there is room', async () => {
-    const [a, b, c] = ['a', 'b', 'c'].map(long);
-    const [all] = (await wire(ask(user(a!, b!, c!)))) as string[];
-    expect(all!.length).toBeGreaterThan(450_000);
-    const [first, , second, , third] = (await wire(
-      ask(user(a!), answer, user(b!), answer, user(c!), answer, user('go on')),
-    )) as string[];
-    expect(first).toBe(left);
-    expect([second!.length, third!.length]).toEqual([150_036, 150_036]);
+  it('are shown within one limit in their turn, and within another one later on, the newest first', async () => {
+    const [all] = lengths(await wire(ask(user(a!, b!, c!))));
+    expect(all).toBeGreaterThan(199_000);
+    expect(all).toBeLessThan(200_500);
+    const old = await wire(ask(user(a!), answer, user(b!), answer, user(c!), answer, user('go on')));
+    expect(old[0]).toBe(left);
+    const [, , second, , third] = lengths(old);
+    expect(third).toBe(90_035);
+    expect(second).toBeGreaterThan(30_000);
+    expect(second).toBeLessThan(30_200);
+  });
+
+  it.each([1000, 20_000, 100_000])('stay within a window of %i tokens together with the messages', async (tokens) => {
+    for (const said of [0, 0.1, 0.3, 0.6, 0.74, 0.9]) {
+      const text = 'y'.repeat(Math.floor(tokens * 3 * said));
+      for (const messages of [
+        [user(text), answer, user('now', a!, b!, c!)],
+        [user(a!), answer, user(b!, text), answer, user('now', c!)],
+        [user(text, a!), answer, user(b!, c!), answer, user('go on')],
+      ]) {
+        const sizes = lengths(await wire({ ...ask(...messages), windowTokens: tokens }));
+        expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(tokens * 3);
+      }
+    }
+  });
+
+  it('are shown to the same length while a turn goes on', async () => {
+    const steps = Array.from({ length: 6 }, () => ({
+      ...answer,
+      parts: [{ type: 'text' as const, text: 'z'.repeat(5000) }],
+    }));
+    const shown = async (n: number) => {
+      const request = { ...ask(user(a!, b!, c!), ...steps.slice(0, n)), windowTokens: 50_000 };
+      return (await wire(request))[0];
+    };
+    const first = await shown(0);
+    for (let n = 1; n <= 6; n++) expect(await shown(n)).toBe(first);
   });
 });
 
@@ -218,7 +270,7 @@ describe('a request without files', () => {
   it('is encoded to the same bytes beside one that has files', async () => {
     const first = user('a');
     const alone = encodeRequest(ask(first, answer), config);
-    const files = await showFiles(ask(first, answer, user(photo)), host('image'), never);
+    const files = await showFiles(ask(first, answer, user(photo)), host('image'), quiet);
     const both = encodeRequest(ask(first, answer, user(photo)), { ...config, files });
     const messages = (text: string) => (JSON.parse(text) as { messages: unknown[] }).messages;
     expect(messages(both)[0]).toEqual(messages(alone)[0]);
@@ -236,6 +288,15 @@ describe('a refusal of images by the host', () => {
     'At most 0 image(s) may be provided in one request.',
     'Image inputs are not supported by this model.',
     'Unsupported content type "image_url" in messages[1]',
+    'messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes',
+    'Could not process image',
+    'You uploaded an unsupported image. Please make sure your image is valid.',
+    'Invalid image data',
+    'The image data you provided does not represent a valid image.',
+    'A maximum of 100 PDF pages may be provided.',
+    'messages.0.content.0.pdf: The PDF specified was not valid.',
+    'The PDF specified is password protected.',
+    'Unable to process input image. Please retry.',
   ])('%s', (message) => {
     const error = toProviderError({ provider: 'h', status: 400, body: { error: { message } } });
     expect(error).toMatchObject({ code: 'models.file_unsupported', status: 400, retryable: false });
@@ -243,8 +304,8 @@ describe('a refusal of images by the host', () => {
   });
 
   it.each([
-    [400, 'Invalid image data'],
-    [400, 'image exceeds 5 MB maximum'],
+    [500, 'image exceeds 5 MB maximum'],
+    [400, 'The image of the tool schema is missing'],
     [400, 'tool_choice is not supported'],
     [400, 'This model does not support tools'],
     [500, 'This model does not support image input.'],
@@ -252,30 +313,6 @@ describe('a refusal of images by the host', () => {
   ])('is not: %i %s', (status, message) => {
     const error = toProviderError({ provider: 'h', status, body: { error: { message } } });
     expect(error.code).not.toBe('models.file_unsupported');
-  });
-
-  it('is met once without the images of earlier turns, and ends a turn that has one', async () => {
-    const message = 'unknown variant `image_url`, expected `text`';
-    await using server = await createModelServer(({ body }) =>
-      JSON.stringify(body).includes('image_url') ? { status: 400, json: { error: { message } } } : [{ text: 'fine' }],
-    );
-    const model = createOpenAIWireModel({ name: 'm-1', model: 'm', baseUrl: server.url, provider: 'other' });
-    const texts: string[] = [];
-    const call = (...messages: Message[]) =>
-      model.call(ask(...messages), never, (part) => part.type === 'text' && texts.push(part.text));
-    await call(user('see', photo), answer, user('go on'));
-    expect(texts.join('')).toBe('fine');
-    expect(server.requests.map(({ body }) => body.messages[0]!.content)).toEqual([
-      [
-        { type: 'text', text: 'see' },
-        { type: 'image_url', image_url: { url } },
-      ],
-      'see\n[image photo.png: this model cannot see images]',
-    ]);
-    const error: unknown = await call(user('see', photo)).catch((thrown: unknown) => thrown);
-    expect(error).toBeInstanceOf(AgentError);
-    expect(error).toMatchObject({ code: 'models.file_unsupported' });
-    expect(server.requests).toHaveLength(3);
   });
 });
 

@@ -167,4 +167,25 @@ describe('MODEL-11: nothing is configured, and Ollama runs', () => {
     expect(router.describe().default).toBe('ollama/llama3');
     expect(ollama.seen.filter((path) => path === 'GET /api/tags')).toHaveLength(2);
   });
+
+  it('a model that is gone is found no more, and another one is', async () => {
+    await using ollama = await createFakeOllama([{ name: 'old' }]);
+    const { router } = routerOf({ OLLAMA_HOST: ollama.host }, { retries: 0 });
+    await router.findLocal();
+    ollama.models[0] = { name: 'new' };
+    await expect(ask(router.resolve('ollama/other'))).rejects.toMatchObject({ code: 'models.not_found' });
+    expect(router.describe().default).toBe('ollama/old');
+    await expect(ask(router.resolve())).rejects.toMatchObject({ code: 'models.not_found' });
+    await expect.poll(() => router.describe().default).toBe('ollama/new');
+    expect(await ask(router.resolve())).toBe('I am new.');
+  });
+
+  it('an Ollama that is gone is found no more', async () => {
+    const ollama = await createFakeOllama([{ name: 'old' }]);
+    const { router } = routerOf({ OLLAMA_HOST: ollama.host }, { retries: 0 });
+    await router.findLocal();
+    await ollama[Symbol.asyncDispose]();
+    await expect(ask(router.resolve())).rejects.toMatchObject({ code: 'models.network' });
+    expect(router.resolve().name).toBe('demo');
+  });
 });

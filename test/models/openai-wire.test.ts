@@ -132,6 +132,27 @@ describe('a call', () => {
     expect(server.requests.map(({ body }) => 'stream_options' in body)).toEqual([true, true, false, false, false]);
   });
 
+  it('asks again without tools where a model cannot use them, says so, and remembers it for that model', async () => {
+    const message = 'registry.ollama.ai/library/gemma3:latest does not support tools';
+    const refusal = { status: 400, json: { error: { message, type: 'api_error' } } };
+    await using server = await createModelServer(({ body }) =>
+      body.model === 'plain' && body.tools ? refusal : [{ text: 'a' }],
+    );
+    const withTool = { ...request, tools: [{ name: 't', description: '', schema: { type: 'object' } }] };
+    const codes = async (model: Model, what = withTool) => {
+      const said: string[] = [];
+      await model.call(what, new AbortController().signal, (part) =>
+        said.push(part.type === 'warning' ? part.code : part.type),
+      );
+      return said;
+    };
+    const plain = modelAt(server.url, { name: 'plain', model: 'plain' });
+    for (let n = 0; n < 2; n++) expect(await codes(plain)).toEqual(['models.no_tools', 'text']);
+    expect(await codes(plain, { ...request, tools: [] })).toEqual(['text']);
+    expect(await codes(modelAt(server.url))).toEqual(['text']);
+    expect(server.requests.map(({ body }) => body.tools?.length ?? 0)).toEqual([1, 0, 0, 0, 1]);
+  });
+
   it('asks again at once when the host closed the connection that was kept', async () => {
     let hits = 0;
     const server = createServer((socket) => {

@@ -110,7 +110,9 @@ describe('no model named', () => {
     [{ OPENAI_BASE_URL: 'http://127.0.0.1:1/v1', OPENAI_MODEL: 'qwen3:8b' }, 'qwen3:8b'],
     [{ DEEPSEEK_API_KEY: 'k', DASHSCOPE_API_KEY: 'k' }, 'deepseek-chat'],
     [{ DASHSCOPE_API_KEY: 'k' }, 'qwen-plus'],
-    [{ ANTHROPIC_API_KEY: 'k' }, 'demo'],
+    [{ ANTHROPIC_API_KEY: 'k' }, 'claude-sonnet-4-5'],
+    [{ ANTHROPIC_API_KEY: 'k', DEEPSEEK_API_KEY: 'k' }, 'claude-sonnet-4-5'],
+    [{ ZHIPUAI_API_KEY: 'k' }, 'demo'],
     [{}, 'demo'],
   ])('%j -> %s', (env, name) => {
     const router = routerOf({}, { ...env });
@@ -120,6 +122,18 @@ describe('no model named', () => {
     // "qwen3:8b" alone would lead to the host of qwen*.
     expect(shown).toBe(name === 'qwen3:8b' ? 'openai/qwen3:8b' : name);
     expect(router.resolve(shown)).toBe(router.resolve());
+  });
+
+  it.each<[ModelsConfigInput['hosts'], Record<string, string>, string]>([
+    [{ glm: { baseUrl: 'http://h/v1' } }, { ZHIPUAI_API_KEY: 'k' }, 'glm-4.6'],
+    [{ gate: { baseUrl: 'http://h/v1', models: ['llama*', 'my-', 'my-7b'] } }, {}, 'my-7b'],
+    [{ a: { baseUrl: 'http://h/v1' }, b: { baseUrl: 'http://h/v1', models: ['b1', 'b2'] } }, {}, 'b1'],
+    [{ gate: { baseUrl: 'http://h/v1', models: ['m'], apiKeyEnv: 'K' } }, {}, 'demo'],
+    [{ gate: { baseUrl: 'http://h/v1', models: ['m'], apiKeyEnv: 'K' } }, { K: 'k' }, 'm'],
+    [{ gate: { baseUrl: 'http://h/v1', models: ['m'] } }, { DEEPSEEK_API_KEY: 'k' }, 'deepseek-chat'],
+    [{ gate: { baseUrl: 'http://h/v1', models: ['llama*'] } }, {}, 'demo'],
+  ])('the file says %j, the environment %j -> %s', (hosts, env, name) => {
+    expect(routerOf({ hosts }, env).resolve().name).toBe(name);
   });
 
   it('MODEL-11: nothing configured is the demo model', async () => {
@@ -182,6 +196,7 @@ describe('MODEL-12: keys', () => {
     ['a password in the address', { hosts: { own: { baseUrl: 'http://u:p@h/v1' } } }, 'password'],
     ['an address that is none', { hosts: { own: { baseUrl: 'file:///x' } } }, 'http(s)'],
     ['an unknown host in the table', { table: { x: 'nowhere' } }, 'There is no host "nowhere"'],
+    ['a name of JavaScript in the table', { table: { x: 'constructor' } }, 'There is no host "constructor"'],
     ['an unknown key', { hots: {} }, 'hots'],
     ['a limit of nothing', { limits: { idleMs: 0 } }, 'idleMs'],
   ])('the file may not hold %s', (_, config, message) => {

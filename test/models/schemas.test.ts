@@ -128,6 +128,64 @@ function judge(schema: Schema, value: Json): boolean | undefined {
   }
 }
 
+describe('D12 schemas that are small and mean much', () => {
+  const object = (set: number, i: number): Schema => ({
+    type: 'object',
+    properties: { [`kind${set}`]: { const: `k${i}` }, [`of${set}_${i}`]: { type: 'integer' }, n: { type: 'number' } },
+    required: [`kind${set}`],
+  });
+  const anyOf = (set: number, length: number): Schema => ({
+    anyOf: Array.from({ length }, (_, i) => object(set, i)),
+  });
+  const all = (sets: number, length = 8): Schema => ({
+    allOf: Array.from({ length: sets }, (_, set) => anyOf(set, length)),
+  });
+  const kinds = (sets: number) =>
+    Object.fromEntries(Array.from({ length: sets }, (_, set) => [`kind${set}`, `k${set % 4}`]));
+  const many: Schema[] = Array.from({ length: 30 }, () => ({ type: ['number', 'integer', 'string', 'string'] }));
+  const branches = Array.from({ length: 700 }, (_, i): Schema => ({
+    properties: { kind: { const: i }, [`p${i}`]: {} },
+  }));
+  const cases: { name: string; schema: Schema; good: Schema }[] = [
+    { name: '10 times one of 8', schema: { type: 'object', ...all(10) }, good: kinds(10) },
+    { name: '20 times one of 8', schema: { type: 'object', ...all(20) }, good: kinds(20) },
+    { name: '12 times one of 4', schema: { type: 'object', ...all(12, 4) }, good: { ...kinds(12), n: 1 } },
+    { name: 'the same in a property', schema: { type: 'object', properties: { a: all(20) } }, good: { a: kinds(20) } },
+    { name: 'types again and again', schema: { type: 'object', properties: { a: { allOf: many } } }, good: { a: 1 } },
+    {
+      name: 'itself 300 times',
+      schema: { type: 'object', anyOf: [...Array.from({ length: 300 }, () => ({ $ref: '#' })), object(0, 0)] },
+      good: { kind0: 'k0' },
+    },
+    {
+      name: 'references to references',
+      schema: {
+        anyOf: Array.from({ length: 300 }, () => ({ $ref: '#/$defs/d0' })),
+        $defs: Object.fromEntries(
+          Array.from({ length: 9 }, (_, d) => [
+            `d${d}`,
+            { anyOf: Array.from({ length: 9 }, (_, i) => (i > d ? { $ref: `#/$defs/d${i}` } : object(0, i))) },
+          ]),
+        ),
+      },
+      good: { kind0: 'k8' },
+    },
+    { name: 'more branches than are read', schema: { type: 'object', oneOf: branches }, good: { kind: 650 } },
+  ];
+
+  it.each(schemaDialects.flatMap((dialect) => cases.map((each) => ({ ...each, dialect }))))(
+    '$dialect: $name',
+    ({ dialect, schema, good }) => {
+      const begun = performance.now();
+      const lowered = sent(schema, dialect);
+      expect(performance.now() - begun).toBeLessThan(400);
+      const parameters = dialect === 'gemini' && lowered.properties === undefined ? undefined : lowered;
+      expect(parametersProblem(parameters, dialect) ?? 'taken').toBe('taken');
+      expect(accepts(lowered, good)).toBe(true);
+    },
+  );
+});
+
 describe('what a lowered schema tells', () => {
   const find = (name: string): Schema => nastySchemas.find((each) => each.name === name)!.schema;
   const property = (name: string, key: string, dialect: (typeof schemaDialects)[number]): Json =>

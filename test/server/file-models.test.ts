@@ -108,17 +108,49 @@ describe.each(backends)('files to models on %s', (backend) => {
     expect(JSON.stringify(told(seeing))).toContain('[image cat.png: this model cannot see images]');
   });
 
-  it('a file whose content is gone is told to the model, and the run goes well', async () => {
+  it('a file whose content is gone is refused by name; in later turns it is told with a warning', async () => {
     await using hosts = await createHosts(backend, [[{ text: 'fine' }]]);
     const { server, seeing, say, told } = hosts;
     const file = await upload(server, png, 'cat.png');
+    expect(await say('look', 'see-1', [file])).toMatchObject({ status: 200 });
     rmSync(join(server.folder, 'files'), { recursive: true });
-    expect(await say('look', 'see-1', [file])).toMatchObject({ status: 200, body: { text: 'fine' } });
-    expect(told(seeing)).toEqual([
-      `look\n[file cat.png (image/png, ${png.length} bytes)]\n[The content of this file is not available any more.]`,
-    ]);
+    const refused = await say('look', 'see-1', [file]);
+    expect(refused.body.error).toMatchObject({ code: 'models.file_unsupported', hint: 'Send the file again.' });
+    expect(refused.body.error!.message).toContain('"cat.png" (image/png)');
+    const frames = await server.stream('/chat/stream', {
+      body: { conversationId: 'c', query: 'go on', modelName: 'see-1' },
+    });
+    const warnings = frames.filter(({ event }) => event === 'warning').map(({ data }) => data);
+    expect(warnings).toMatchObject(
+      Array.from({ length: 2 }, () => ({ code: 'models.file_missing', data: { name: 'cat.png' } })),
+    );
+    const line = 'look\n[file cat.png: its content is not available any more]';
+    expect(told(seeing)).toEqual([line, `${line}\ngo on`]);
     const found = await server.call('GET', `/files/${file.id}`);
     expect(found).toMatchObject({ status: 404, body: { error: { code: 'store.file_gone' } } });
+  });
+
+  it('a text is shown within the window', async () => {
+    await using host = await createModelServer([[{ text: 'fine' }]]);
+    const config = { models: { hosts: { other: { baseUrl: host.url, models: ['m'] } } }, window: { tokens: 2000 } };
+    await using server = await createTestServer(backend, { config });
+    const files = [await upload(server, 'x'.repeat(50_000), 'long.txt')];
+    const { status } = await server.call('POST', '/chat', { body: { query: 'look', modelName: 'm', files } });
+    expect(status).toBe(200);
+    const content = String(host.requests[0]!.body.messages.at(-1)!.content);
+    expect(content).toMatch(/^look\n\[file long\.txt .*\]\nx+\n\[\.\.\. \d+ characters left out \.\.\.\]\nx+$/s);
+    expect(content.length).toBeGreaterThan(4000);
+    expect(content.length).toBeLessThan(6000);
+  });
+
+  it('a deleted file is not sent any more, and the conversation goes on', async () => {
+    await using hosts = await createHosts(backend, [[{ text: 'fine' }]]);
+    const { server, seeing, say, told } = hosts;
+    const file = await upload(server, png, 'cat.png');
+    await say('look', 'see-1', [file]);
+    expect((await server.call('DELETE', `/files/${file.id}`)).status).toBe(204);
+    expect(await say('go on', 'see-1')).toMatchObject({ status: 200, body: { text: 'fine' } });
+    expect(told(seeing)).toEqual(['look\n[file cat.png: its content is not available any more]', 'go on']);
   });
 
   it('a run that goes on after a restart sends the image again', async () => {

@@ -89,6 +89,27 @@ describe.each(backends)('files on %s', (backend) => {
     expect((await download(server, id)).headers.get('content-disposition')).toContain('a photo.png');
   });
 
+  it('are deleted by their owner only, again and again, and can be given again', async () => {
+    const { body } = await upload(server, 'to be deleted');
+    await upload(server, 'to be deleted', { user: 'bob' });
+    const remove = async (user: 'ann' | 'bob' | null) =>
+      (await server.call('DELETE', `/files/${body.id}`, { user })).status;
+    const states = async () => [
+      (await download(server, body.id)).status,
+      (await download(server, body.id, { user: 'bob' })).status,
+    ];
+    expect(await remove(null)).toBe(401);
+    expect(await remove('bob')).toBe(204);
+    expect(await states()).toEqual([200, 404]);
+    expect([await remove('bob'), await remove('ann'), await remove('ann')]).toEqual([204, 204, 204]);
+    expect(await states()).toEqual([404, 404]);
+    expect(blobsOf(server).filter((path) => path.endsWith(body.id))).toEqual([]);
+    const chat = await server.call('POST', '/chat', { body: { query: 'x', files: [{ id: body.id }] } });
+    expect(chat).toMatchObject({ status: 404, body: { error: { code: 'server.file_not_found' } } });
+    expect((await upload(server, 'to be deleted')).status).toBe(201);
+    expect(await states()).toEqual([200, 404]);
+  });
+
   it('the same content twice is one file, under its newer name', async () => {
     const before = blobsOf(server).length;
     const one = await upload(server, 'same', { name: 'one.txt' });

@@ -1,4 +1,4 @@
-// POST /files takes the bytes of one file, GET /files/:id gives them back; chat requests then name it by its id.
+// POST /files takes the bytes of one file, GET /files/:id gives them back, DELETE removes them; chat requests then name it by its id.
 import { Readable } from 'node:stream';
 import type { Context } from 'hono';
 import { Hono } from 'hono';
@@ -34,6 +34,11 @@ export function fileRoutes({ files, config }: ServerParts): Hono<ServerEnvironme
       return new Response(null, { headers });
     }
     return new Response(Readable.toWeb(handle.createReadStream()) as ReadableStream, { headers });
+  });
+
+  app.delete('/files/:id', async (c) => {
+    await files.remove(c.get('caller'), c.req.param('id'));
+    return c.body(null, 204);
   });
   return app;
 }
