@@ -7,7 +7,7 @@ import { dirname, join, relative } from 'node:path';
 const FOLDERS: Record<string, { level: number; packages: string[] }> = {
   kernel: { level: 0, packages: [] },
   files: { level: 0, packages: [] },
-  store: { level: 1, packages: ['kysely', 'pg', '@electric-sql/pglite'] },
+  store: { level: 1, packages: ['kysely', 'pg', '@electric-sql/pglite', 'zod'] },
   models: {
     level: 1,
     packages: ['zod', '@ai-sdk/anthropic', '@ai-sdk/openai', '@ai-sdk/deepseek', '@ai-sdk/alibaba', '@ai-sdk/provider'],

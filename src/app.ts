@@ -24,7 +24,7 @@ import { createCaretaker } from './store/caretaker.ts';
 import { createConversations } from './store/conversations.ts';
 import { createFiles } from './store/files.ts';
 import type { Health } from './store/health.ts';
-import { createHealth, guardJournal } from './store/health.ts';
+import { createHealth, guardJournal, guardTranscripts } from './store/health.ts';
 import { createSqlJournal } from './store/journal.ts';
 import { migrate } from './store/migrations/index.ts';
 import type { Database } from './store/database.ts';
@@ -98,7 +98,9 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
   const looked = input.model ? undefined : router.findLocal();
   await using stack = new AsyncDisposableStack();
   makeDirectory(config.data);
-  const database = stack.use(await (opened ?? openDatabase({ url: input.database, directory: config.data, log })));
+  const database = stack.use(
+    await (opened ?? openDatabase({ url: input.database, directory: config.data, log, isServer: true })),
+  );
   await migrate(database.kysely);
   const isEmbedded = database.kind === 'pglite';
   const health = stack.use(createHealth({ database, directory: isEmbedded ? config.data : undefined, log }));
@@ -113,20 +115,20 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
   }
   const journal = guardJournal(createSqlJournal(database), health);
   const owner = { tenant: 'default', owner: 'owner' };
-  const transcripts =
-    config.transcripts && !health.problem()?.isReadOnly
-      ? stack.use(
-          await openTranscripts({
-            store: createTranscriptStore(database),
-            workspace: config.workspace ?? join(config.data, 'workspace'),
-            single: input.identity ? undefined : owner,
-            log,
-          }),
-        )
-      : undefined;
+  const transcripts = config.transcripts
+    ? stack.use(
+        await openTranscripts({
+          store: guardTranscripts(createTranscriptStore(database), health),
+          workspace: config.workspace ?? join(config.data, 'workspace'),
+          single: input.identity ? undefined : owner,
+          log,
+        }),
+      )
+    : undefined;
   const stored = createConversations(database);
   const conversations = transcripts ? withTranscripts(stored, transcripts) : stored;
   const { everyHours = isEmbedded ? 24 : 0, keep } = config.backup;
+  const files = createFiles(database, join(config.data, 'files'));
   stack.use(
     createCaretaker({
       database,
@@ -137,9 +139,9 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
       backup: { everyHours, keep },
       conversationDays: config.retention.conversationDays,
       onRemoved: async (key) => await transcripts?.remove(key),
+      sweepFiles: (before, signal) => files.sweep(before, signal),
     }),
   );
-  const files = createFiles(database, join(config.data, 'files'));
   const feed = createFeed(conversations);
   const priceOf = createPriceTable(config.prices);
   await looked;
@@ -164,8 +166,7 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
       log,
       onChange: ({ claim, event }) => {
         if (event.type === 'run_start' || event.type === 'run_end' || event.type === 'error') feed.hint(claim);
-        // A turn that ends at once is written in one piece.
-        transcripts?.hint(claim, event.type === 'run_start' ? 200 : undefined);
+        transcripts?.follow(claim, event);
       },
     }),
   );
@@ -201,6 +202,7 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
       fileLimitBytes: config.fileLimitBytes,
       heartbeatMs: config.heartbeatSeconds * 1000,
       backlogBytes: config.backlogBytes,
+      origins: config.hosts,
       hosts: signIn ? ['localhost', '127.0.0.1', '[::1]', config.host, ...config.hosts] : null,
     },
   });

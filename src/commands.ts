@@ -122,7 +122,7 @@ async function namedServer({ data, token }: Config) {
 
 async function start(config: Config): Promise<void> {
   const { databaseUrl, token, file: _, ...rest } = config;
-  const store = await loadDatabase({ url: databaseUrl, directory: config.data, log });
+  const store = await loadDatabase({ url: databaseUrl, directory: config.data, log, isServer: true });
   const opening = store.open();
   opening.catch(() => undefined); // createHomard() tells it
   const [{ createHomard }, { createAdaptorServer }] = await Promise.all([
@@ -141,7 +141,11 @@ async function start(config: Config): Promise<void> {
   const bound = server.address();
   const address = addressOf(config, typeof bound === 'object' && bound ? bound.port : config.port);
   console.log(`Homard ${version} listens on ${address}`);
-  console.log(`Sign in (once, within 15 minutes): ${linkTo(address, await createSignInCode(config.data))}`);
+  const warn = (what: string) => (error: unknown) => console.warn(`Warning: ${what}: ${messageOf(error)}`);
+  // On a full disk the server starts all the same, and says so.
+  await createSignInCode(config.data)
+    .then((code) => console.log(`Sign in (once, within 15 minutes): ${linkTo(address, code)}`))
+    .catch(warn('there is no sign-in link'));
   console.log(`Try it: ${curlOf(address, config)}`);
   console.log(homard.isDemo ? DEMO : `Model: ${homard.model}`);
   if (!isLoopback(config.host)) {
@@ -150,7 +154,9 @@ async function start(config: Config): Promise<void> {
     );
   }
 
-  await saveServerFile(config.data, { pid: process.pid, address });
+  await saveServerFile(config.data, { pid: process.pid, address }).catch(
+    warn('other commands of this machine will not find this server'),
+  );
   returnMemoryWhenIdle();
 
   let isStopping = false;

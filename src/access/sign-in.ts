@@ -106,6 +106,22 @@ function isSame(a: string, b: string): boolean {
 
 /** 32 random bytes in hex, made once; whoever comes second reads what the first one wrote. */
 async function loadSecret(file: string): Promise<string> {
+  // First: a server must start where nothing can be written any more.
+  const secret = (await readSecret(file)) ?? (await makeSecret(file));
+  if (!/^[0-9a-f]{64}$/.test(secret)) throw accessError('secret_unreadable', `${file} does not hold a secret.`);
+  return secret;
+}
+
+async function readSecret(file: string): Promise<string | undefined> {
+  try {
+    return (await readFile(file, 'utf8')).trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+async function makeSecret(file: string): Promise<string> {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;
   try {
     await writeFile(draft, randomBytes(32).toString('hex'), { mode: 0o600, flush: true });
@@ -115,7 +131,5 @@ async function loadSecret(file: string): Promise<string> {
   } finally {
     await rm(draft, { force: true });
   }
-  const secret = (await readFile(file, 'utf8')).trim();
-  if (!/^[0-9a-f]{64}$/.test(secret)) throw accessError('secret_unreadable', `${file} does not hold a secret.`);
-  return secret;
+  return (await readFile(file, 'utf8')).trim();
 }

@@ -52,7 +52,7 @@ async function saveFrom(plan: BackupPlan, { path, hasSecrets }: { path: string; 
   const { directory, databaseUrl, version } = plan;
   try {
     await using database = await openDatabase({ directory, url: databaseUrl });
-    return await saveBackup(await packArchive(database, { directory, version, hasSecrets }), path);
+    return await saveBackup(await packArchive(database, { directory, version, hasSecrets, isAlone: true }), path);
   } catch (error) {
     // The lock proves that a server lives; who it is it told itself.
     if (!(error instanceof AgentError) || error.code !== 'store.locked') throw error;

@@ -1,7 +1,7 @@
 // One readable file on disk. Every byte of it has its place by what the record says, so that two processes which write it
 // at once write the same; only the time of the last change is written over. Writing is synchronous: six calls of some
 // microseconds each, where six promises through the thread pool were a fifth of a turn's CPU.
-import { closeSync, constants, fstatSync, mkdirSync, openSync, writeSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { mkdir, open, rename } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { UPDATED_AT } from './transcript-format.ts';
@@ -16,18 +16,18 @@ export interface FileState {
 /** Through a link another place would be written to. Not on Windows, where making one takes rights. */
 const NO_LINK = constants.O_NOFOLLOW ?? 0;
 
-/** Writes behind the end of a file that is as it was left; undefined, and nothing written, where it is not. */
+/** Writes behind the end of a file that is as it was left; undefined, and nothing written, where it is not. Without a time its length tells. */
 export function append(
   path: string,
-  left: FileState,
+  left: Pick<FileState, 'bytes'> & { mtime: number | null },
   { text, updatedAt }: { text: string; updatedAt: string },
 ): FileState | undefined {
   const file = openFile(path);
   if (file === undefined) return undefined;
   try {
     const { size, mtimeMs } = fstatSync(file);
-    if (size !== left.bytes || mtimeMs !== left.mtime) return undefined;
-    if (!text) return left;
+    if (size !== left.bytes || (left.mtime !== null && mtimeMs !== left.mtime)) return undefined;
+    if (!text) return { bytes: size, mtime: mtimeMs };
     return writeAt(file, left.bytes, { text: Buffer.from(text), updatedAt });
   } finally {
     closeSync(file);
@@ -51,6 +51,12 @@ export function create(path: string, text: string): FileState | undefined {
   } finally {
     closeSync(file);
   }
+}
+
+/** Is it still as it was left? `mtime` null: its length tells. Throws where that cannot be seen. */
+export function isAsLeft(path: string, left: { bytes: number; mtime: number | null }): boolean {
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  return found?.isFile() === true && found.size === left.bytes && (left.mtime === null || found.mtimeMs === left.mtime);
 }
 
 /** The content; undefined where there is no file, null where there is something else. */

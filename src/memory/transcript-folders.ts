@@ -7,8 +7,8 @@ import { decodeName, encodeName, toTranscriptName } from './transcript-names.ts'
 export interface TranscriptFolders {
   folderOf(owner: Owner): string;
   pathOf(key: ConversationKey): string;
-  /** Owners whose folders are there and tell whose they are. */
-  find(): Promise<Owner[]>;
+  /** The folders that are there. `owner` is absent where its name does not tell whose it is. */
+  find(warn: (error: unknown, folder: string) => void): AsyncIterable<{ folder: string; owner?: Owner }>;
 }
 
 const FOLDER = 'conversations';
@@ -23,21 +23,29 @@ export function createTranscriptFolders(workspace: string, single: Owner | undef
   return {
     folderOf,
     pathOf: (key) => join(folderOf(key), toTranscriptName(key.conversation).file),
-    async find() {
-      const found: Owner[] = single ? [single] : [];
-      for (const [tenant, folder] of await foldersIn(owners)) {
-        for (const [owner] of await foldersIn(folder)) found.push({ tenant, owner });
+    async *find(warn) {
+      if (single) yield { folder: folderOf(single), owner: single };
+      for (const tenant of await foldersIn(owners, warn)) {
+        for (const { id, path } of await foldersIn(tenant.path, warn)) {
+          const owner = tenant.id !== undefined && id !== undefined ? { tenant: tenant.id, owner: id } : undefined;
+          // The one owner's is elsewhere.
+          if (!owner || folderOf(owner) === join(path, FOLDER))
+            yield { folder: join(path, FOLDER), ...(owner && { owner }) };
+        }
       }
-      return found;
     },
   };
 }
 
-async function foldersIn(folder: string): Promise<[id: string, path: string][]> {
-  const found: [string, string][] = [];
-  for (const entry of await list(folder)) {
-    const id = entry.isDirectory() ? decodeName(entry.name.normalize('NFC')) : undefined;
-    if (id !== undefined) found.push([id, join(folder, entry.name)]);
+async function foldersIn(folder: string, warn: (error: unknown, folder: string) => void) {
+  const found: { id: string | undefined; path: string }[] = [];
+  try {
+    for (const entry of await list(folder)) {
+      if (!entry.isDirectory()) continue;
+      found.push({ id: decodeName(entry.name.normalize('NFC')), path: join(folder, entry.name) });
+    }
+  } catch (error) {
+    warn(error, folder);
   }
   return found;
 }

@@ -95,6 +95,49 @@ const JSON_KEY = 'Json';
 
 /** Throws `transcript.invalid` for what is not YAML, or not a conversation. */
 export function parseTranscript(text: string): Transcript {
+  const { head, items } = parseParts(text);
+  const gathered = gather();
+  readItems(items, gathered);
+  return { front: readFront(head), entries: gathered.entries };
+}
+
+/** Characters that are parsed without a pause, and the most that one item may have: parsers take a hundred times as much. */
+const PIECE = 256_000;
+const MAX_ITEM = 20_000_000;
+
+/**
+ * The same, piece by piece and with `pause` in between: every item begins with `- ` on its line, and no line within one
+ * does. Throws also for an item that is too large.
+ */
+export async function parseLongTranscript(text: string, pause: () => Promise<unknown>): Promise<Transcript> {
+  const first = nextItem(text, 0);
+  const { head, items } = text.startsWith('- ') ? { head: {}, items: [] } : parseParts(text.slice(0, first));
+  if (items.length) throw invalid('Its list does not have an item on each line that begins with "- ".');
+  const gathered = gather();
+  for (let at = first; at < text.length;) {
+    let end = nextItem(text, at + 1);
+    while (end < text.length && end - at < PIECE) {
+      const next = nextItem(text, end + 1);
+      if (next - at > PIECE) break;
+      end = next;
+    }
+    if (end - at > MAX_ITEM) throw invalid(`Item ${gathered.items + 1} of its list is too large.`);
+    await pause();
+    const piece = parseParts(text.slice(at, end));
+    readItems(piece.items, gathered);
+    at = end;
+  }
+  return { front: readFront(head), entries: gathered.entries };
+}
+
+/** Where the next item begins; the end where there is none. */
+function nextItem(text: string, from: number): number {
+  if (from === 0 && text.startsWith('- ')) return 0;
+  const found = text.indexOf('\n- ', Math.max(0, from - 1));
+  return found < 0 ? text.length : found + 1;
+}
+
+function parseParts(text: string): { head: Record<string, unknown>; items: unknown[] } {
   const documents = parseAllDocuments(text, { logLevel: 'silent' });
   if (!Array.isArray(documents)) throw invalid('It is empty.');
   const [first, second, ...more] = documents.map((document) => {
@@ -111,7 +154,7 @@ export function parseTranscript(text: string): Transcript {
   if (!isObject(head)) throw invalid('Its head is not "createdAt: ..." and "updatedAt: ...".');
   if (!Array.isArray(items))
     throw invalid('What follows its head is not a list of "- user: ..." and "- assistant: ...".');
-  return { front: readFront(head), entries: readItems(items) };
+  return { head, items };
 }
 
 function readFront({ createdAt, updatedAt, id }: Record<string, unknown>): Partial<FrontMatter> {
@@ -128,25 +171,27 @@ const isInstant = (value: unknown): value is string =>
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+interface Gathered {
+  entries: EntryBody[];
+  /** How many were read. */
+  items: number;
+  /** Of tools, by call. */
+  names: Map<string, string>;
+}
+
+const gather = (): Gathered => ({ entries: [], items: 0, names: new Map() });
+
 /** Lists are as long as conversations: entries are changed in place while they are gathered. */
-function readItems(items: unknown[]): EntryBody[] {
-  const entries: EntryBody[] = [];
-  const names = new Map<string, string>();
-  for (const [i, item] of items.entries()) {
+function readItems(items: readonly unknown[], gathered: Gathered): void {
+  for (const item of items) {
+    gathered.items++;
     const pairs = isObject(item) ? Object.entries(item) : [];
     const [key, value] = pairs[0] ?? ['', null];
     const take = pairs.length === 1 && Object.hasOwn(takers, key) ? takers[key] : undefined;
-    if (!take?.(value, { entries, names })) {
-      throw invalid(`Item ${i + 1} of its list is not one of ${Object.keys(takers).join(', ')}.`);
+    if (!take?.(value, gathered)) {
+      throw invalid(`Item ${gathered.items} of its list is not one of ${Object.keys(takers).join(', ')}.`);
     }
   }
-  return entries;
-}
-
-interface Gathered {
-  entries: EntryBody[];
-  /** Of tools, by call. */
-  names: Map<string, string>;
 }
 
 type Assistant = Extract<EntryBody, { kind: 'assistant' }>;

@@ -36,6 +36,13 @@ export function toAsideName(file: string, what: string, at: Date): string {
   return `${file.slice(0, -SUFFIX.length)}.${what}-${time}${SUFFIX}`;
 }
 
+/** The transcript that a name belongs to, be it its own or that of a copy which was set aside. */
+export function ownerOfName(file: string): string | undefined {
+  const name = file.normalize('NFC');
+  if (!name.startsWith(PREFIX) || !name.endsWith(SUFFIX)) return undefined;
+  return name.slice(0, name.indexOf('.')) + SUFFIX;
+}
+
 /**
  * Letters, digits, `-` and `_` stay; the rest is `%` and hex. Where another string might be the same name to a file system
  * that ignores case, a hash tells them apart; a long one is cut, and then the hash stands for the rest.

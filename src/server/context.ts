@@ -47,6 +47,8 @@ export interface ServerParts {
     backlogBytes: number;
     /** Host names (with or without port) by which the server may be called; null: the host checks that. */
     hosts: readonly string[] | null;
+    /** Names (with or without port) whose pages may call it beside its own. */
+    origins: readonly string[];
   };
 }
 

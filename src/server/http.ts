@@ -17,6 +17,8 @@ import { usageRoutes } from './routes/usage.ts';
 import { acceptsHtml } from './static.ts';
 
 const READING = new Set(['GET', 'HEAD', 'OPTIONS']);
+/** What only ends work: a full disk must not keep it going. Of an approval the journal knows what was decided. */
+const ENDING = /^(?:DELETE \/runs|POST \/approvals)\/[^/]+$/;
 /** What is posted there does not go to the database. */
 const NO_WRITES = /^\/(?:backup|setup)(?:\/|$)/;
 
@@ -35,7 +37,7 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
 
   app.use(async (c, next) => {
     c.set('requestId', crypto.randomUUID());
-    if (config.hosts) checkOrigin(c.req.raw, config.hosts);
+    if (config.hosts) checkOrigin(c.req.raw, { hosts: config.hosts, origins: config.origins });
     await next();
   });
 
@@ -67,7 +69,9 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
     const caller = await identity(c.req.raw);
     if (!caller) throw serverError('unauthorized', 'This request has no valid token and no sign-in cookie.');
     c.set('caller', caller);
-    if (!READING.has(c.req.method) && !NO_WRITES.test(c.req.path)) care.health.assertWritable();
+    if (!READING.has(c.req.method) && !NO_WRITES.test(c.req.path)) {
+      care.health.assertWritable({ isEnding: ENDING.test(`${c.req.method} ${c.req.path}`) });
+    }
     await next();
   });
 
@@ -94,15 +98,18 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
 
 /**
  * A page elsewhere must not reach this server through the user's browser: neither by a name that an attacker points
- * here (Host), nor from its own pages (Origin).
+ * here (Host), nor from its own pages (Origin). Another port of this machine is elsewhere, too: cookies do not know ports.
  */
-function checkOrigin(request: Request, hosts: readonly string[]): void {
+function checkOrigin(
+  request: Request,
+  { hosts, origins }: { hosts: readonly string[]; origins: readonly string[] },
+): void {
   const host = request.headers.get('host') ?? '';
   if (!isKnown(host, hosts)) throw serverError('host_refused', `This server is not called "${host.slice(0, 200)}".`);
   const origin = request.headers.get('origin');
   if (origin === null) return;
   const name = URL.canParse(origin) ? new URL(origin).host : '';
-  if (!name || (name !== host && !isKnown(name, hosts))) {
+  if (!name || (name !== host && !isKnown(name, origins))) {
     throw serverError('origin_refused', `Requests from ${origin.slice(0, 200)} are not accepted.`);
   }
 }

@@ -4,9 +4,10 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { Readable, pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
+import * as z from 'zod';
 import type { AgentError, Owner } from '../kernel/index.ts';
 import { messageOf } from '../kernel/index.ts';
-import type { ArchiveFrame, ArchiveHeader, ArchiveTrailer } from './archive.ts';
+import type { ArchiveHeader, ArchiveTrailer } from './archive.ts';
 import { ARCHIVE_FORMAT } from './archive.ts';
 import { storeError } from './errors.ts';
 
@@ -24,6 +25,32 @@ export interface ArchiveContent {
   total: ArchiveTrailer;
   hasSecrets: boolean;
 }
+
+const frameShape = z.union([
+  z.object({ content: z.string() }),
+  z.object({ table: z.string() }),
+  z.object({ file: z.object({ tenant: z.string(), owner: z.string(), id: z.string() }) }),
+  z.object({ secrets: z.record(z.string(), z.string()) }),
+  z.object({ end: z.literal('file') }),
+  z.object({
+    end: z.literal('backup'),
+    total: z.object({
+      tables: z.record(z.string(), z.object({ rows: z.int(), sha256: z.string() })),
+      files: z.int(),
+      missingFiles: z.int(),
+      sha256: z.string(),
+    }),
+  }),
+]);
+
+/** What every format has. */
+const anyHeaderShape = z.object({ homard: z.literal('backup'), format: z.int(), version: z.string() });
+const headerShape = z.object({
+  ...anyHeaderShape.shape,
+  createdAt: z.string(),
+  migrations: z.array(z.string()),
+  tables: z.array(z.object({ name: z.string(), columns: z.array(z.string()), rows: z.int() })),
+});
 
 const BATCH_ROWS = 500;
 const BATCH_BYTES = 1_000_000;
@@ -87,7 +114,7 @@ class Reading {
       else if ('secrets' in frame) {
         hasSecrets = true;
         await this.#sink.secrets?.(frame.secrets);
-      } else if ('end' in frame && frame.end === 'backup') {
+      } else if ('total' in frame) {
         await this.#closeTable();
         this.#compare(header, frame.total, before.digest('hex'));
         return { header, total: frame.total, hasSecrets };
@@ -102,25 +129,33 @@ class Reading {
     return value;
   }
 
-  #frameOf(line: string): ArchiveFrame {
+  #frameOf(line: string): z.infer<typeof frameShape> {
+    const { success, data, error } = frameShape.safeParse(this.#valueOf(line));
+    if (!success) throw this.#damaged('it holds a line that belongs to no backup', error);
+    return data;
+  }
+
+  #valueOf(line: string): unknown {
     try {
-      return JSON.parse(line) as ArchiveFrame;
+      return JSON.parse(line);
     } catch (error) {
       throw this.#damaged('it holds a line that is no JSON', error);
     }
   }
 
   #headerOf(line: string): ArchiveHeader {
-    const header = this.#frameOf(line) as Partial<ArchiveHeader>;
-    const { homard, format, version, migrations, tables } = header;
-    if (homard !== 'backup' || typeof format !== 'number') throw this.#damaged('it is no backup of Homard');
+    const value = this.#valueOf(line);
+    const any = anyHeaderShape.safeParse(value);
+    if (!any.success) throw this.#damaged('it is no backup of Homard', any.error);
+    const { format, version } = any.data;
     if (format > ARCHIVE_FORMAT) {
       throw storeError('backup_newer', `The backup has format ${format}; this release reads up to ${ARCHIVE_FORMAT}.`, {
-        data: { version: String(version) },
+        data: { version },
       });
     }
-    if (!Array.isArray(migrations) || !Array.isArray(tables)) throw this.#damaged('its header is not complete');
-    return header as ArchiveHeader;
+    const header = headerShape.safeParse(value);
+    if (!header.success) throw this.#damaged('its header is not complete', header.error);
+    return header.data;
   }
 
   async #open(header: ArchiveHeader, name: string): Promise<void> {

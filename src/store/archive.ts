@@ -49,6 +49,8 @@ export interface ArchiveConfig {
   openFile: (owner: Owner, id: string) => Promise<FileHandle | undefined>;
   /** Small files of the data directory by name, where the backup is to hold them. */
   secrets?: Record<string, string>;
+  /** Nobody else uses the database meanwhile. */
+  isAlone?: boolean;
   /** Milliseconds to wait after each part, so that other work comes first. */
   pauseMs?: number;
 }
@@ -59,7 +61,7 @@ const CONTENT_BYTES = 48 * 1024;
 
 /** Lines of one instant, in parts of about 64 KB, in constant memory. Whoever stops early frees the snapshot. */
 export async function* writeArchive(database: Database, config: ArchiveConfig): AsyncGenerator<Buffer> {
-  await using snapshot = await openSnapshot(database);
+  await using snapshot = await openSnapshot(database, { isAlone: config.isAlone });
   const hash = createHash('sha256');
   let part: string[] = [];
   let size = 0;

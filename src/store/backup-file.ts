@@ -11,6 +11,8 @@ import { readArchive } from './archive-reader.ts';
 import { writeArchive } from './archive.ts';
 import type { Database } from './database.ts';
 import { SECRET_FILES } from './secret-files.ts';
+import { isSettingAside } from './snapshot.ts';
+import { assertRoom } from './space.ts';
 
 export interface PackConfig {
   /** Data directory. */
@@ -18,17 +20,22 @@ export interface PackConfig {
   /** The release that writes. */
   version: string;
   hasSecrets?: boolean;
+  /** The backup is written to the data directory, too. */
+  isKept?: boolean;
+  /** Nobody else uses the database before the backup is read to its end. */
+  isAlone?: boolean;
   /** Milliseconds to wait after each 64 KB, so that other work comes first. */
   pauseMs?: number;
 }
 
-/** A whole backup as packed bytes; destroying it frees the snapshot. */
+/** A whole backup as packed bytes; destroying it frees the snapshot. Throws `store.disk_full` where there is no room. */
 export async function packArchive(database: Database, config: PackConfig): Promise<Readable> {
-  const { directory, version, hasSecrets = false, pauseMs = 0 } = config;
+  const { directory, version, hasSecrets = false, isKept = false, isAlone = false, pauseMs = 0 } = config;
+  await assertRoom(database, { directory, isKept, isSetAside: isSettingAside(database, isAlone) });
   const blobs = createBlobs(join(directory, 'files'));
   const secrets = hasSecrets ? await loadSecrets(directory) : undefined;
   const openFile: Parameters<typeof writeArchive>[1]['openFile'] = (owner, id) => blobs.open(owner, id);
-  const lines = writeArchive(database, { version, openFile, pauseMs, ...(secrets && { secrets }) });
+  const lines = writeArchive(database, { version, openFile, pauseMs, isAlone, ...(secrets && { secrets }) });
   const zip = createGzip();
   // Whoever reads it is told of errors; the pipeline ends the other side.
   pipeline(Readable.from(lines, { highWaterMark: 2 }), zip, () => undefined);

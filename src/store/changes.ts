@@ -28,6 +28,12 @@ const CHANGES = `select kind, run, conversation, what, to_char(at at time zone '
     select 'deleted', '', conversation, '', deleted_at from tombstone where ${mine} and deleted_at > $3::timestamptz
   ) as change order by at limit $4::int`;
 
+/** By the clock that the rows have their instants from. */
+export async function readNow({ exec }: Database): Promise<Date> {
+  const [row] = await exec('homard_now_1', `select extract(epoch from now()) * 1000`, []);
+  return new Date(Math.floor(Number(row![0])));
+}
+
 /** Of one owner, oldest first. */
 export async function readChanges(
   { exec }: Database,

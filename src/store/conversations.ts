@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { ConversationKey, Entry, Owner, RunStatus } from '../kernel/index.ts';
 import { alone } from './alone.ts';
 import type { Change, RunChange } from './changes.ts';
-import { readChanges } from './changes.ts';
+import { readChanges, readNow } from './changes.ts';
 import { fromColumn, toColumn } from './column.ts';
 import type { Database } from './database.ts';
 import { storeError } from './errors.ts';
@@ -48,6 +48,8 @@ export interface Conversations {
   fork(key: ConversationKey, fork: { id: string; seq: number }): Promise<ConversationSummary>;
   /** The run that was submitted with an Idempotency-Key. */
   runOf(key: ConversationKey, idempotencyKey: string): Promise<string | undefined>;
+  /** The instant that a change would get now. */
+  now(): Promise<Date>;
   /** What changed for the owner after an instant, oldest first. */
   changes(owner: Owner, page: { after: string; limit: number }): Promise<Change[]>;
   /** Queued, running and waiting runs of a conversation in the order in which they run. */
@@ -217,6 +219,7 @@ export function createConversations(database: Database): Conversations {
       });
       return (await get({ ...key, conversation: id }))!;
     },
+    now: () => readNow(database),
     changes: (owner, page) => readChanges(database, owner, page),
     async openRuns(key) {
       const rows = await runs(key)

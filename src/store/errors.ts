@@ -1,4 +1,4 @@
-import { defineErrors } from '../kernel/index.ts';
+import { AgentError, defineErrors, messageOf } from '../kernel/index.ts';
 
 export const storeError = defineErrors('store', {
   locked: {
@@ -38,6 +38,10 @@ export const storeError = defineErrors('store', {
     status: 409,
     hint: 'Choose an empty place. "homard restore <file> --replace" keeps an embedded database aside and puts the backup there.',
   },
+  in_use: {
+    status: 409,
+    hint: 'Nothing was changed. Stop every Homard that uses that database, or give an empty one of its own.',
+  },
   backup_damaged: { status: 400, hint: 'Nothing was changed. Take another backup: they are in the folder "backups".' },
   backup_newer: { status: 400, hint: 'Nothing was changed. Restore it with the release that made it, or a newer one.' },
   unfinished: { status: 500, hint: 'Run "homard grow postgres://..." again: it goes on where it stopped.' },
@@ -67,6 +71,19 @@ export const storeError = defineErrors('store', {
   fork_exists: { status: 409, hint: 'Choose another id for the fork, or leave it out.' },
   fork_out_of_range: { status: 404, hint: 'GET /conversations/:id/messages lists the entries that there are.' },
 });
+
+/** As Node, PostgreSQL and SQLite say it; the embedded engine ends with nothing but a sentence. */
+export const isDiskFull = (error: unknown): boolean =>
+  (error as { code?: unknown } | null)?.code === 'store.disk_full' ||
+  /no space left|ENOSPC|EDQUOT|disk quota|disk is full|could not (?:extend|write to) file/i.test(messageOf(error));
+
+/** Why something cannot be opened. What there is no room for is not damaged, and a backup would not help. */
+export function toOpenError(what: string, cause: unknown): AgentError {
+  if (cause instanceof AgentError) return cause;
+  const kind = isDiskFull(cause) ? 'disk_full' : 'unreadable';
+  const hint = kind === 'disk_full' ? 'Make space on the disk of the data directory, then start again.' : undefined;
+  return storeError(kind, `${what}: ${messageOf(cause)}`, { cause, hint });
+}
 
 /** After these nobody knows whether a statement took effect; fenced statements may be sent again. */
 export function isTransient(error: unknown): boolean {

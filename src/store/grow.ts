@@ -6,6 +6,7 @@ import type { Database } from './database.ts';
 import { storeError } from './errors.ts';
 import { firstFilled } from './load.ts';
 import { UNFINISHED, appliedTo, migrate, migrations } from './migrations/index.ts';
+import { PRESENCE } from './postgres.ts';
 import type { Schema } from './schema.ts';
 import { hashTable, openSnapshot } from './snapshot.ts';
 import type { Table } from './tables.ts';
@@ -35,16 +36,31 @@ const BATCH_BYTES = 2_000_000;
 
 /**
  * Copies all rows; `source` must have no other user and is not changed but for leases, which end: its runs go on in the
- * target at once. Until all is there no server starts on the target. Throws `store.not_empty`, `store.grow_differs`.
+ * target at once. Until all is there no server starts on the target. Throws `store.not_empty`, `store.in_use`,
+ * `store.grow_differs`.
  */
-export async function growDatabase({ source, target, onTable, onBatch }: GrowConfig): Promise<MovedTable[]> {
+export async function growDatabase(config: GrowConfig): Promise<MovedTable[]> {
+  return await config.target.kysely.connection().execute(async (held) => {
+    const { rows } = await sql<{ ok: boolean }>`select pg_try_advisory_lock(${sql.lit(PRESENCE)}) as ok`.execute(held);
+    if (!rows[0]?.ok) throw storeError('in_use', 'A server, or another move, works on the new database.');
+    try {
+      return await move(config);
+    } finally {
+      // A connection that was lost has freed it, and the first error counts.
+      await sql`select pg_advisory_unlock(${sql.lit(PRESENCE)})`.execute(held).catch(() => undefined);
+    }
+  });
+}
+
+async function move({ source, target, onTable, onBatch }: GrowConfig): Promise<MovedTable[]> {
+  const isResumed = await inspect(target);
   await migrate(source.kysely);
   await source.kysely
     .updateTable('run')
     .set({ lease_until: new Date(0) })
     .where('status', '=', 'running')
     .execute();
-  await prepare(target);
+  if (!isResumed) await prepare(target);
   const tables = new Map((await readTables(target.kysely)).map((table) => [table.name, table]));
   await using snapshot = await openSnapshot(source);
   const moved: MovedTable[] = [];
@@ -74,23 +90,25 @@ export async function growDatabase({ source, target, onTable, onBatch }: GrowCon
   return moved;
 }
 
-/** Makes the tables, once; goes on with a move that was interrupted. */
-async function prepare({ kysely }: Database): Promise<void> {
+/** Whether a move was interrupted there. What cannot be moved into is refused before anything is changed. */
+async function inspect({ kysely }: Database): Promise<boolean> {
   const present = await appliedTo(kysely);
   if (present.includes(UNFINISHED)) {
     const known = Object.keys(migrations).join();
-    if (present.filter((name) => name !== UNFINISHED).join() === known) return;
+    if (present.filter((name) => name !== UNFINISHED).join() === known) return true;
     throw storeError('grow_differs', 'The interrupted move was begun by another release of Homard.');
   }
+  await assertEmpty(kysely);
+  return false;
+}
+
+/** Makes the tables, once. */
+async function prepare({ kysely }: Database): Promise<void> {
   await migrate(kysely);
   await kysely.transaction().execute(async (transaction) => {
     const tables = await readTables(transaction);
     await sql`lock table ${sql.join(tables.map(({ name }) => sql.table(name)))}`.execute(transaction);
-    const filled = await firstFilled(transaction, tables);
-    if (filled !== undefined) {
-      const hint = 'Nothing was changed. Give "homard grow" an empty database.';
-      throw storeError('not_empty', `The new database is not empty: it has rows in the table ${filled}.`, { hint });
-    }
+    await assertEmpty(transaction);
     await sql`create table homard_grow(name text primary key, sha256 text not null, rows bigint not null)`.execute(
       transaction,
     );
@@ -100,6 +118,14 @@ async function prepare({ kysely }: Database): Promise<void> {
   });
 }
 
+/** Throws `store.not_empty`. */
+async function assertEmpty(kysely: Kysely<Schema>): Promise<void> {
+  const filled = await firstFilled(kysely, await readTables(kysely));
+  if (filled === undefined) return;
+  const hint = 'Nothing was changed. Give "homard grow" an empty database.';
+  throw storeError('not_empty', `The new database is not empty: it has rows in the table ${filled}.`, { hint });
+}
+
 async function hashAlone(database: Database, table: Table) {
   return await database.kysely.transaction().execute(async (transaction) => {
     await plainSession(transaction);
@@ -107,13 +133,19 @@ async function hashAlone(database: Database, table: Table) {
   });
 }
 
-/** How many rows are there already. What belongs to another state of the source goes first. */
+/** How many rows are there already. What the move brought of another state of the source goes first. */
 async function startOf({ kysely }: Database, { table, sha256 }: { table: Table; sha256: string }): Promise<number> {
   return await kysely.transaction().execute(async (transaction) => {
     const { rows } = await sql<{ rows: number; sha256: string }>`select rows, sha256 from homard_grow
       where name = ${table.name}`.execute(transaction);
     if (rows[0]?.sha256 === sha256) return rows[0].rows;
-    await sql`delete from ${sql.table(table.name)}`.execute(transaction);
+    if (rows[0]) await sql`delete from ${sql.table(table.name)}`.execute(transaction);
+    else if ((await firstFilled(transaction, [table])) !== undefined) {
+      throw storeError(
+        'grow_differs',
+        `The table ${table.name} of the new database has rows that this move did not bring.`,
+      );
+    }
     await sql`insert into homard_grow values (${table.name}, ${sha256}, 0)
       on conflict (name) do update set sha256 = excluded.sha256, rows = 0`.execute(transaction);
     return 0;

@@ -6,9 +6,14 @@ import { AgentError, messageOf } from '../kernel/index.ts';
 import type { Database } from './database.ts';
 import { storeError } from './errors.ts';
 import { checkNewest } from './integrity.ts';
+import type { TranscriptStore } from './transcripts.ts';
+
+/** The worse one counts, and comes later. */
+const KINDS = ['inconsistent', 'disk_full', 'damaged', 'replaced'] as const;
+type Kind = (typeof KINDS)[number];
 
 export interface StoreProblem {
-  code: 'store.disk_full' | 'store.damaged' | 'store.replaced' | 'store.inconsistent';
+  code: `store.${Kind}`;
   /** For people. */
   reason: string;
   /** What to do, with the command. */
@@ -23,8 +28,8 @@ export interface Health extends Disposable {
   problem(): StoreProblem | undefined;
   /** Learns from a failure, of the database or of its disk; answers what people are told of it. */
   observe(error: unknown): unknown;
-  /** Throws `store.read_only`. */
-  assertWritable(): void;
+  /** Throws `store.read_only`. What only ends work may use the reserve of a full disk. */
+  assertWritable(work?: { isEnding: boolean }): void;
   /** Reads a little of everything, and the newest conversations. */
   check(): Promise<void>;
 }
@@ -39,40 +44,46 @@ export interface HealthConfig {
   lookMs?: number;
 }
 
-const RESERVE_BYTES = 32 * 1024 * 1024;
+export const RESERVE_BYTES = 32 * 1024 * 1024;
 
 export function createHealth(config: HealthConfig): Health {
   const { database, directory, log, reserveBytes = RESERVE_BYTES, lookMs = 2000 } = config;
-  let problem: StoreProblem | undefined;
+  /** What was found stays, but for a full disk: only a restart mends it. */
+  const found = new Map<Kind, StoreProblem>();
 
-  function set(kind: 'disk_full' | 'damaged' | 'replaced' | 'inconsistent', reason: string): void {
-    // What only a restart mends stays; the worse one counts.
-    if (problem && problem.code !== 'store.disk_full' && kind !== 'replaced') return;
-    if (problem?.code === `store.${kind}`) return;
+  function worst(): StoreProblem | undefined {
+    const kind = KINDS.findLast((each) => found.has(each));
+    return kind && found.get(kind);
+  }
+
+  function set(kind: Kind, reason: string): void {
+    if (found.has(kind)) return;
     const { hint } = storeError.kinds[kind];
-    problem = {
+    const problem: StoreProblem = {
       code: `store.${kind}`,
       reason,
       hint,
       since: new Date().toISOString(),
       isReadOnly: kind !== 'inconsistent',
     };
+    found.set(kind, problem);
     log.error({ code: problem.code }, `${reason} ${hint}${problem.isReadOnly ? ' Until then it is read only.' : ''}`);
   }
 
   async function look(): Promise<void> {
+    const full = found.get('disk_full');
     if (directory === undefined) {
       // The disk is elsewhere: the next write tells.
-      if (problem?.code === 'store.disk_full' && Date.now() - Date.parse(problem.since) > 5000) problem = undefined;
+      if (full && Date.now() - Date.parse(full.since) > 5000) found.delete('disk_full');
       return;
     }
     const { bavail, bsize } = await statfs(directory);
     const free = bavail * bsize;
     if (free < reserveBytes) {
       set('disk_full', `The disk of ${directory} is full: ${Math.round(free / 1e6)} MB are free.`);
-    } else if (problem?.code === 'store.disk_full' && free >= reserveBytes * 1.5) {
+    } else if (full && free >= reserveBytes * 1.5) {
       log.warn({}, `The disk of ${directory} has space again.`);
-      problem = undefined;
+      found.delete('disk_full');
     }
   }
 
@@ -96,10 +107,11 @@ export function createHealth(config: HealthConfig): Health {
   timer.unref();
 
   return {
-    problem: () => problem,
+    problem: worst,
     observe,
-    assertWritable() {
-      if (!problem?.isReadOnly) return;
+    assertWritable({ isEnding } = { isEnding: false }) {
+      const problem = worst();
+      if (!problem?.isReadOnly || (isEnding && problem.code === 'store.disk_full')) return;
       const { reason, hint, code } = problem;
       throw storeError('read_only', `Nothing can be written: ${reason}`, { hint, data: { reason: code } });
     },
@@ -116,15 +128,19 @@ export function createHealth(config: HealthConfig): Health {
 }
 
 /** PostgreSQL's codes for a full disk and for what it cannot read, Node's for the same, and our own. */
-function kindOf(error: unknown): 'disk_full' | 'damaged' | 'replaced' | undefined {
-  for (let at = error; at; at = (at as { cause?: unknown }).cause) {
-    const { code } = at as { code?: unknown };
-    if (code === '53100' || code === 'ENOSPC' || code === 'store.disk_full') return 'disk_full';
-    if (code === 'XX001' || code === 'XX002' || code === 'store.damaged') return 'damaged';
-    if (code === 'store.replaced') return 'replaced';
-  }
-  return undefined;
+function kindOf(error: unknown, depth = 0): 'disk_full' | 'damaged' | 'replaced' | undefined {
+  if (typeof error !== 'object' || error === null || depth > 8) return undefined;
+  const { code, data, cause, error: later, suppressed } = error as Record<string, unknown>;
+  // What was refused for want of room, before it was begun, leaves the rest of it to others.
+  if (code === 'store.disk_full' && isRefusal(data)) return undefined;
+  if (code === '53100' || code === 'ENOSPC' || code === 'store.disk_full') return 'disk_full';
+  if (code === 'XX001' || code === 'XX002' || code === 'store.damaged') return 'damaged';
+  if (code === 'store.replaced') return 'replaced';
+  // A SuppressedError is a failure of cleaning up, and hides the first one.
+  return kindOf(suppressed, depth + 1) ?? kindOf(cause, depth + 1) ?? kindOf(later, depth + 1);
 }
+
+const isRefusal = (data: unknown) => typeof data === 'object' && data !== null && 'neededBytes' in data;
 
 /**
  * A journal that begins nothing on a database that cannot be written to, and learns from every failure. Runs that are under
@@ -147,7 +163,7 @@ export function guardJournal(journal: Journal, health: Health): Journal {
       return await told(journal.submit(submission));
     },
     async commit(commit) {
-      if (isLost()) health.assertWritable();
+      health.assertWritable({ isEnding: true });
       return await told(journal.commit(commit));
     },
     claim: async (...given) => (health.problem()?.isReadOnly ? [] : await told(journal.claim(...given))),
@@ -157,12 +173,35 @@ export function guardJournal(journal: Journal, health: Health): Journal {
       if (!isLost()) await told(journal.release(worker)).catch((error: unknown) => void health.observe(error));
     },
     async cancel(...given) {
-      health.assertWritable();
+      health.assertWritable({ isEnding: true });
       return await told(journal.cancel(...given));
     },
-    async answer(...given) {
+    async answer(owner, run, step, answer) {
+      health.assertWritable({ isEnding: answer.effect === 'deny' });
+      return await told(journal.answer(owner, run, step, answer));
+    },
+  };
+}
+
+/** Readable files wait while nothing may be written: they would use up what is left of the disk. */
+export function guardTranscripts(store: TranscriptStore, health: Health): TranscriptStore {
+  return {
+    ...store,
+    async read(wanted) {
       health.assertWritable();
-      return await told(journal.answer(...given));
+      return await store.read(wanted);
+    },
+    async mark(marks) {
+      health.assertWritable();
+      await store.mark(marks);
+    },
+    async isDeleted(...given) {
+      health.assertWritable();
+      return await store.isDeleted(...given);
+    },
+    async adopt(adopted) {
+      health.assertWritable();
+      return await store.adopt(adopted);
     },
   };
 }

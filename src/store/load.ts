@@ -35,6 +35,8 @@ export async function loadArchive(
   let tables = new Map<string, Table>();
   const begin = async (header: ArchiveHeader) => {
     assertKnown(header);
+    // Before anything is changed; once more below, where nobody can come between.
+    if (!isDraft) await assertEmpty(kysely, await readTables(kysely), place);
     await toLevelOf(database, { applied: header.migrations, place, isDraft });
     transaction = await kysely.startTransaction().execute();
     await plainSession(transaction);
@@ -112,15 +114,16 @@ export async function claimEmpty(
   place: string,
 ): Promise<void> {
   if (tables.length) await sql`lock table ${sql.join(tables.map(({ name }) => sql.table(name)))}`.execute(transaction);
-  const filled = await firstFilled(transaction, tables);
+  await assertEmpty(transaction, tables, place);
+}
+
+async function assertEmpty(kysely: Database['kysely'], tables: readonly Table[], place: string): Promise<void> {
+  const filled = await firstFilled(kysely, tables);
   if (filled !== undefined) throw storeError('not_empty', `${place} is not empty: it has rows in the table ${filled}.`);
 }
 
 /** A table that has rows. */
-export async function firstFilled(
-  kysely: Transaction<Schema> | Database['kysely'],
-  tables: readonly Table[],
-): Promise<string | undefined> {
+export async function firstFilled(kysely: Database['kysely'], tables: readonly Table[]): Promise<string | undefined> {
   for (const { name } of tables) {
     const { rows } = await sql`select 1 from ${sql.table(name)} limit 1`.execute(kysely);
     if (rows.length) return name;

@@ -1,9 +1,8 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Log } from '../kernel/index.ts';
-import { messageOf } from '../kernel/index.ts';
 import type { Database } from './database.ts';
-import { storeError } from './errors.ts';
+import { toOpenError } from './errors.ts';
 
 export interface OpenConfig {
   /** `postgres://...`; absent: the embedded store. */
@@ -11,6 +10,8 @@ export interface OpenConfig {
   /** Data directory; the embedded store lives in its `db`. */
   directory: string;
   log?: Log | undefined;
+  /** Others see that a server works on this PostgreSQL, as long as it is open. Throws `store.unfinished`. */
+  isServer?: boolean;
 }
 
 /** Opens the database that the configuration names; only its own client is loaded. Throws `store.*`. */
@@ -23,10 +24,15 @@ export async function openDatabase(config: OpenConfig): Promise<Database> {
  * Loads the client and opens nothing. `open` has everything under way before it returns, so that a caller who then loads
  * modules, which keeps the thread, does not hold it back.
  */
-export async function loadDatabase({ url, directory, log }: OpenConfig): Promise<{ open: () => Promise<Database> }> {
+export async function loadDatabase({
+  url,
+  directory,
+  log,
+  isServer,
+}: OpenConfig): Promise<{ open: () => Promise<Database> }> {
   if (url) {
     const { openPostgres } = await import('./postgres.ts');
-    return { open: () => openPostgres(url, { log }) };
+    return { open: () => openPostgres(url, { log, isServer }) };
   }
   makeDirectory(directory);
   if (existsSync(readyIn(directory))) {
@@ -41,11 +47,11 @@ export async function loadDatabase({ url, directory, log }: OpenConfig): Promise
 /** Says that a restored database is complete and about to be moved to its place; see swap.ts. */
 export const readyIn = (directory: string): string => join(directory, 'restoring', 'ready.json');
 
-/** The data directory is this user's alone. Throws `store.unreadable`. */
+/** The data directory is this user's alone. Throws `store.unreadable`, `store.disk_full`. */
 export function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
   } catch (error) {
-    throw storeError('unreadable', `The data directory ${path} cannot be made: ${messageOf(error)}`, { cause: error });
+    throw toOpenError(`The data directory ${path} cannot be made`, error);
   }
 }

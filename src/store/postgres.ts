@@ -1,7 +1,7 @@
 import { Kysely, PostgresDialect } from 'kysely';
-import type { ClientConfig, CustomTypesConfig, Pool } from 'pg';
+import type { ClientBase, ClientConfig, CustomTypesConfig, Pool } from 'pg';
 import type { Log } from '../kernel/index.ts';
-import { messageOf } from '../kernel/index.ts';
+import { AgentError, messageOf } from '../kernel/index.ts';
 import type { Database, Value } from './database.ts';
 import { storeError } from './errors.ts';
 import type { Schema } from './schema.ts';
@@ -14,14 +14,23 @@ const asText: CustomTypesConfig = { getTypeParser: () => (value: string) => valu
 /** No client-side timeout: a commit that a timer gave up on may still have happened. */
 const SESSION = "set statement_timeout = '30s'; set timezone = 'UTC'; set datestyle = 'ISO'";
 
+/** The key of the advisory lock that every connection of a server shares, and that a move into the database has alone. */
+export const PRESENCE = 114_849_160_196_708;
+
+export interface PostgresConfig {
+  log?: Log | undefined;
+  /** See OpenConfig. */
+  isServer?: boolean | undefined;
+}
+
 /**
  * Connects to PostgreSQL 15 or newer: at most 10 connections, statements of at most 30 s. Rejects with
- * `store.pg_missing`, `store.unreachable` or `store.too_old`; no message holds the password.
+ * `store.pg_missing`, `store.unreachable`, `store.too_old` or `store.unfinished`; no message holds the password.
  */
-export async function openPostgres(url: string, { log }: { log?: Log | undefined } = {}): Promise<Database> {
+export async function openPostgres(url: string, options: PostgresConfig = {}): Promise<Database> {
   const pg = await loadPg();
   const place = placeOf(pg, url);
-  const pool = createPool(pg, url, log);
+  const pool = createPool(pg, url, options);
   try {
     await checkServer(pool, place);
   } catch (error) {
@@ -63,7 +72,7 @@ function placeOf(pg: Pg, url: string): string {
   }
 }
 
-function createPool(pg: Pg, url: string, log?: Log): Pool {
+function createPool(pg: Pg, url: string, { log, isServer = false }: PostgresConfig): Pool {
   const parserOf = pg.types.getTypeParser as (oid: number, format?: string) => unknown;
   const types: CustomTypesConfig = {
     getTypeParser: (oid: number, format?: string) => (oid === INT8 ? Number : parserOf(oid, format)),
@@ -78,11 +87,28 @@ function createPool(pg: Pg, url: string, log?: Log): Pool {
   const pool = new pg.Pool({
     ...config,
     max: 10,
-    onConnect: (client) => client.query(SESSION) as unknown as void,
+    // An idle server is still there for others to see.
+    min: isServer ? 1 : 0,
+    onConnect: (client) => prepareSession(client, isServer) as unknown as void,
   });
-  // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
-  pool.on('error', (error) => log?.warn({ err: error }, `A PostgreSQL connection was lost: ${messageOf(error)}`));
+  // A connection that the server closes is replaced at the next use, and fails what runs on it. Without listeners it would
+  // end the process: the pool's own one is there only while the connection is idle, not within a transaction.
+  pool.on('connect', (client) => {
+    let isTold = false;
+    client.on('error', (error) => {
+      if (!isTold) log?.warn({ err: error }, `A PostgreSQL connection was lost: ${messageOf(error)}`);
+      isTold = true;
+    });
+  });
+  pool.on('error', () => undefined); // told above
   return pool;
+}
+
+async function prepareSession(client: ClientBase, isServer: boolean): Promise<void> {
+  await client.query(SESSION);
+  if (!isServer) return;
+  const { rows } = await client.query<{ ok: boolean }>(`select pg_try_advisory_lock_shared(${PRESENCE}) as ok`);
+  if (!rows[0]?.ok) throw storeError('unfinished', 'An embedded database is being moved into this one right now.');
 }
 
 async function checkServer(pool: Pool, place: string): Promise<void> {
@@ -90,6 +116,7 @@ async function checkServer(pool: Pool, place: string): Promise<void> {
   try {
     version = (await pool.query<{ server_version_num: string }>('show server_version_num')).rows[0]?.server_version_num;
   } catch (error) {
+    if (error instanceof AgentError) throw error;
     throw storeError('unreachable', `Cannot use PostgreSQL at ${place}: ${reasonOf(error)}`, { cause: error });
   }
   if (Number(version) < OLDEST) {

@@ -1,7 +1,8 @@
 // A backup into an embedded database: made beside the old one, and moved to its place when all of it is there and checked.
 import { mkdirSync, rmSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { openDraft } from '../files/atomic.ts';
 import { createBlobs } from '../files/blobs.ts';
 import { AgentError, messageOf } from '../kernel/index.ts';
 import type { ArchiveContent } from './archive-reader.ts';
@@ -45,8 +46,10 @@ export async function restoreArchive({ file, directory, url, isReplacing }: Rest
   makeDirectory(directory);
   if (url) {
     await using database = await openPostgres(url);
-    const sink = sinkInto(directory, join(directory, 'files'));
+    const secrets: Record<string, string> = {};
+    const sink = sinkInto(secrets, join(directory, 'files'));
     const content = await loadArchive(database, { read, sink, place: 'The database' });
+    await writeSecrets(directory, secrets);
     return { ...content, aside: undefined };
   }
   const home = join(directory, 'db');
@@ -57,10 +60,8 @@ export async function restoreArchive({ file, directory, url, isReplacing }: Rest
   rmSync(draft, { recursive: true, force: true });
   mkdirSync(draft, { mode: 0o700 });
   try {
-    const secrets: Record<string, string> = {};
-    const content = await loadDraft(draft, read, secrets);
+    const content = await loadDraft(draft, read);
     const aside = await swap(directory);
-    await writeSecrets(directory, secrets);
     return { ...content, aside };
   } finally {
     rmSync(draft, { recursive: true, force: true });
@@ -69,31 +70,36 @@ export async function restoreArchive({ file, directory, url, isReplacing }: Rest
 
 type Read = (sink: Parameters<typeof readArchiveFile>[1]) => Promise<ArchiveContent>;
 
-async function loadDraft(draft: string, read: Read, secrets: Record<string, string>): Promise<ArchiveContent> {
+async function loadDraft(draft: string, read: Read): Promise<ArchiveContent> {
   await mkdir(join(draft, 'files'), { mode: 0o700 });
   await using database = await openPglite(join(draft, 'db'), { template: templatePath });
-  const sink = {
-    ...sinkInto(draft, join(draft, 'files')),
-    secrets: (found: Record<string, string>) => Promise.resolve(void Object.assign(secrets, found)),
-  };
-  return await loadArchive(database, { read, sink, place: 'The new database', isDraft: true });
+  const secrets: Record<string, string> = {};
+  const sink = sinkInto(secrets, join(draft, 'files'));
+  const content = await loadArchive(database, { read, sink, place: 'The new database', isDraft: true });
+  await writeSecrets(draft, secrets);
+  return content;
 }
 
-function sinkInto(directory: string, files: string) {
+/** Secrets are gathered: they take effect with the rows, or not at all. */
+function sinkInto(secrets: Record<string, string>, files: string) {
   const blobs = createBlobs(files);
   return {
     async file(owner: { tenant: string; owner: string }, id: string, source: AsyncIterable<Uint8Array>) {
       const kept = await blobs.write(owner, source);
       if (kept.id !== id) throw storeError('backup_damaged', `The file ${id.slice(0, 64)} is not what it was.`);
     },
-    secrets: (found: Record<string, string>) => writeSecrets(directory, found),
+    secrets: (found: Record<string, string>) => Promise.resolve(void Object.assign(secrets, found)),
   };
 }
 
 async function writeSecrets(directory: string, secrets: Record<string, string>): Promise<void> {
   for (const name of SECRET_FILES) {
     const text = secrets[name];
-    if (text !== undefined) await writeFile(join(directory, name), text, { mode: 0o600, flush: true });
+    if (text === undefined) continue;
+    // Over one that others may read as well.
+    await using draft = await openDraft(directory);
+    await draft.write(Buffer.from(text));
+    await draft.keepAs(join(directory, name));
   }
 }
 

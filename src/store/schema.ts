@@ -24,6 +24,8 @@ export interface Schema {
     transcript_seq: Generated<number>;
     transcript_bytes: Generated<number>;
     transcript_mtime: Generated<number | null>;
+    /** The workspace of that file. */
+    transcript_at: Generated<string | null>;
   };
   tombstone: Owned & {
     conversation: string;

@@ -7,16 +7,19 @@ import { readyIn } from './open.ts';
 import { toRealPath } from './pglite/directory.ts';
 import { syncDirectory, syncTree } from './pglite/durable-fs.ts';
 import { lockDirectory } from './pglite/lock.ts';
+import { SECRET_FILES } from './secret-files.ts';
 
-/** What is moved. Token, links, backups and the lock stay where they are. */
-const PARTS = ['db', 'files'];
+/** What is moved, where the draft has it. Links, backups and the lock stay where they are. */
+const PARTS = ['db', 'files', ...SECRET_FILES];
 
 /** Where the new ones are made, on the same file system. */
 export const draftIn = (directory: string): string => dirname(readyIn(directory));
 
 /** Puts what is complete in the draft to its place; answers where the old is now, if there was any. Under the lock. */
 export async function swap(directory: string): Promise<string | undefined> {
-  const hadOne = PARTS.some((part) => existsSync(join(directory, part)));
+  const hadOne = PARTS.some((part) =>
+    [draftIn(directory), directory].every((folder) => existsSync(join(folder, part))),
+  );
   const aside = join(directory, `before-restore-${new Date().toISOString().replaceAll(/[:.]/g, '')}`);
   await syncTree(draftIn(directory));
   await using ready = await openDraft(draftIn(directory));

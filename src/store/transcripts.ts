@@ -10,11 +10,15 @@ import { titleOf } from './journal.ts';
 import { readEntries } from './read.ts';
 import { entryColumns, toEntry, utc } from './rows.ts';
 
-/** How a file was when it held the entries up to `seq`; `mtime` in milliseconds, null: it was never written. */
+/**
+ * How a file was when it held the entries up to `seq`; `mtime` in milliseconds, null: it was never written. `at` names the
+ * workspace of that file: in another one the same entries take as many bytes, at another time.
+ */
 export interface Mark {
   seq: number;
   bytes: number;
   mtime: number | null;
+  at: string | null;
 }
 
 export interface Unwritten {
@@ -31,7 +35,7 @@ export interface Unwritten {
 }
 
 export interface Known {
-  id: string;
+  key: ConversationKey;
   version: number;
   mark: Mark;
 }
@@ -49,17 +53,22 @@ export interface TranscriptStore {
   /** Keeps marks, never an older one; of a conversation that is being written to right now it may be left out. */
   mark(marks: readonly (Mark & { key: ConversationKey; incarnation: string })[]): Promise<void>;
   owners(): Promise<Owner[]>;
-  known(owner: Owner): Promise<Known[]>;
+  /** The ids of an owner's conversations. */
+  known(owner: Owner): Promise<string[]>;
+  /** Which of these conversations there are; in any order. */
+  present(keys: readonly ConversationKey[]): Promise<ConversationKey[]>;
+  /** All conversations in one order, at most `limit` that come after `after`. */
+  page(after: ConversationKey | undefined, limit: number): Promise<Known[]>;
   /** Whether the conversation that began at that time, to the second, was deleted. */
   isDeleted(key: ConversationKey, createdAt: string): Promise<boolean>;
   /** False when there is a conversation of that name. */
   adopt(adopted: Adopted): Promise<boolean>;
 }
 
-const COLUMNS = 9;
+const COLUMNS = 10;
 
 const unwritten = `select w.i, c.created_at::text, c.version, ${utc('c.created_at')}, ${utc('c.updated_at')},
-    coalesce(w.after, c.transcript_seq), c.transcript_seq, c.transcript_bytes, c.transcript_mtime, j.*
+    coalesce(w.after, c.transcript_seq), c.transcript_seq, c.transcript_bytes, c.transcript_mtime, c.transcript_at, j.*
   from json_to_recordset($1::json) as w(i int, tenant text, owner text, conversation text, after int)
   join conversation c on c.tenant_id = w.tenant and c.owner = w.owner and c.id = w.conversation
   left join lateral (select ${entryColumns} from journal where tenant_id = c.tenant_id and owner = c.owner
@@ -68,12 +77,24 @@ const unwritten = `select w.i, c.created_at::text, c.version, ${utc('c.created_a
 
 // What is locked is being committed to and will be marked later: so this waits for nobody and stands in nobody's way.
 const marked = `with w as (select * from json_to_recordset($1::json)
-    as w(tenant text, owner text, conversation text, born text, seq int, bytes bigint, mtime float8)),
+    as w(tenant text, owner text, conversation text, born text, seq int, bytes bigint, mtime float8, at text)),
   c as (select w.* from w join conversation c
       on c.tenant_id = w.tenant and c.owner = w.owner and c.id = w.conversation
     where c.created_at = w.born::timestamptz and c.transcript_seq <= w.seq for update of c skip locked)
-  update conversation t set transcript_seq = c.seq, transcript_bytes = c.bytes, transcript_mtime = c.mtime
+  update conversation t set transcript_seq = c.seq, transcript_bytes = c.bytes, transcript_mtime = c.mtime,
+    transcript_at = c.at
   from c where t.tenant_id = c.tenant and t.owner = c.owner and t.id = c.conversation`;
+
+const present = `select w.i from json_array_elements($1::json) with ordinality as w(e, i)
+  where exists (select from conversation c
+    where c.tenant_id = e->>'tenant' and c.owner = e->>'owner' and c.id = e->>'conversation')`;
+
+/** The first page has a statement of its own: a condition that may be absent would not be looked up in the index. */
+const pageAfter = (condition: string) =>
+  `select tenant_id, owner, id, version, transcript_seq, transcript_bytes, transcript_mtime, transcript_at
+  from conversation ${condition} order by tenant_id, owner, id limit $1::int`;
+const firstPage = pageAfter('');
+const nextPage = pageAfter('where (tenant_id, owner, id) > ($2::text, $3::text, $4::text)');
 
 export function createTranscriptStore(database: Database): TranscriptStore {
   const { kysely } = database;
@@ -99,19 +120,19 @@ export function createTranscriptStore(database: Database): TranscriptStore {
   return {
     async read(wanted) {
       const asked = wanted.map(({ key, after }, i) => ({ i, ...toColumns(key), after: after ?? null }));
-      const rows = await database.exec('homard_transcripts_1', unwritten, [JSON.stringify(asked)]);
+      const rows = await database.exec('homard_transcripts_2', unwritten, [JSON.stringify(asked)]);
       const groups = Map.groupBy(rows, ([i]) => Number(i));
       const found: Unwritten[] = [];
       for (const [i, group] of groups) {
         const { key } = wanted[i]!;
-        const [, incarnation, version, createdAt, updatedAt, after, seq, bytes, mtime] = group[0]!;
+        const [, incarnation, version, createdAt, updatedAt, after, seq, bytes, mtime, at] = group[0]!;
         found.push({
           key,
           incarnation: incarnation!,
           version: Number(version),
           createdAt: createdAt!,
           updatedAt: updatedAt!,
-          mark: { seq: Number(seq), bytes: Number(bytes), mtime: mtime === null ? null : Number(mtime) },
+          mark: toMark({ seq, bytes, mtime, at }),
           entries: await entriesOf(key, group, { after: Number(after), until: Number(version) }),
         });
       }
@@ -119,7 +140,7 @@ export function createTranscriptStore(database: Database): TranscriptStore {
     },
     async mark(marks) {
       const rows = marks.map(({ key, incarnation, ...mark }) => ({ ...toColumns(key), born: incarnation, ...mark }));
-      await database.exec('homard_transcript_marks_1', marked, [JSON.stringify(rows)]);
+      await database.exec('homard_transcript_marks_2', marked, [JSON.stringify(rows)]);
     },
     async owners() {
       const rows = await kysely.selectFrom('conversation').select(['tenant_id', 'owner']).distinct().execute();
@@ -128,13 +149,31 @@ export function createTranscriptStore(database: Database): TranscriptStore {
     async known({ tenant, owner }) {
       const rows = await kysely
         .selectFrom('conversation')
-        .select(['id', 'version', 'transcript_seq', 'transcript_bytes', 'transcript_mtime'])
+        .select('id')
         .where('tenant_id', '=', toColumn(tenant))
         .where('owner', '=', toColumn(owner))
         .execute();
-      return rows.map(({ id, version, transcript_seq: seq, transcript_bytes: bytes, transcript_mtime: mtime }) => {
-        return { id: fromColumn(id), version, mark: { seq, bytes, mtime } };
-      });
+      return rows.map(({ id }) => fromColumn(id));
+    },
+    async present(keys) {
+      const rows = await database.exec('homard_transcripts_present_1', present, [JSON.stringify(keys.map(toColumns))]);
+      return rows.map(([i]) => keys[Number(i) - 1]!);
+    },
+    async page(after, limit) {
+      const last = after && toColumns(after);
+      const rows = last
+        ? await database.exec('homard_transcripts_page_2', nextPage, [
+            limit,
+            last.tenant,
+            last.owner,
+            last.conversation,
+          ])
+        : await database.exec('homard_transcripts_page_1', firstPage, [limit]);
+      return rows.map(([tenant, owner, id, version, seq, bytes, mtime, at]) => ({
+        key: { tenant: fromColumn(tenant!), owner: fromColumn(owner!), conversation: fromColumn(id!) },
+        version: Number(version),
+        mark: toMark({ seq, bytes, mtime, at }),
+      }));
     },
     async isDeleted(key, createdAt) {
       const { tenant, owner, conversation } = toColumns(key);
@@ -169,6 +208,15 @@ async function insert(transaction: Parameters<Parameters<typeof alone>[1]>[0], a
     from json_array_elements(${JSON.stringify(bodies)}::json) with ordinality as t(e, o)`.execute(transaction);
   return true;
 }
+
+type Column = string | null | undefined;
+
+const toMark = ({ seq, bytes, mtime, at }: Record<'seq' | 'bytes' | 'mtime' | 'at', Column>): Mark => ({
+  seq: Number(seq),
+  bytes: Number(bytes),
+  mtime: typeof mtime === 'string' ? Number(mtime) : null,
+  at: at ?? null,
+});
 
 const toColumns = ({ tenant, owner, conversation }: ConversationKey): ConversationKey => ({
   tenant: toColumn(tenant),

@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -12,6 +12,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createTemporaryPostgres } from '../../src/testing/postgres.ts';
 import { copyTemplate } from '../../src/testing/store.ts';
 import { NOBODY, schemaTemplate } from '../server/harness.ts';
+import { canMount, createSmallDisk } from '../server/small-disk.ts';
 
 interface Ended {
   code: number | null;
@@ -164,6 +165,54 @@ describe('homard', { timeout: 120_000 }, () => {
     const { code, output } = await homard(['restore', 'copy.gz', '--replace']).ended;
     expect(code).toBe(0);
     expect(output).toMatch(/What was there before is in .*before-restore/);
+  });
+
+  it.skipIf(!canMount)('B6 starts on a full disk, or says that it is full, and never to restore', async () => {
+    using disk = createSmallDisk(250);
+    // The database of the first one has room elsewhere.
+    const [first, second] = [join(disk.path, 'first'), join(disk.path, 'second')];
+    await copyTemplate(data('roomy'), schemaTemplate);
+    await mkdir(first);
+    await symlink(data('roomy'), join(first, 'db'));
+    await copyTemplate(join(second, 'db'), schemaTemplate);
+    const startIn = async (directory: string) => {
+      const server = homard(['start'], { HOMARD_DATA: directory, HOMARD_TOKEN: 't' });
+      await expect.poll(server.said, { timeout: 60_000 }).toContain('Try it:');
+      const [, address = ''] = /listens on (\S+)/.exec(server.said()) ?? [];
+      const ask = async (method: string, path: string, body?: unknown) => {
+        const headers = { authorization: 'Bearer t', 'content-type': 'application/json' };
+        const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) };
+        return (await (await fetch(address + path, init)).json()) as Record<string, unknown>;
+      };
+      const end = async (signal: 'SIGTERM' | 'SIGKILL') => {
+        server.child.kill(signal);
+        return (await server.ended).code;
+      };
+      return { ...server, ask, end };
+    };
+    for (const directory of [first, second]) {
+      const server = await startIn(directory);
+      await server.ask('POST', '/chat', { conversationId: 'talk', query: 'hello' });
+      if (directory === first) expect(await server.end('SIGTERM')).toBe(0);
+      else await server.end('SIGKILL');
+    }
+    disk.fillUp(0);
+    const full = await startIn(first);
+    await expect.poll(full.said).toContain('will not find this server');
+    expect(await full.ask('GET', '/health')).toMatchObject({ problem: { code: 'store.disk_full' } });
+    expect((await full.ask('GET', '/conversations/talk/messages')).messages).not.toEqual([]);
+    expect(await full.end('SIGTERM')).toBe(0);
+    const { code, output } = await homard(['start'], { HOMARD_DATA: second }).ended;
+    expect(code).toBe(1);
+    expect(output).toMatch(/Make space .*store\.disk_full/);
+    expect(output).not.toContain('restore');
+    disk.fillUp(0);
+    const { of } = await doctor(['--no-call'], { HOMARD_DATA: second });
+    expect(of('database')).toMatchObject({ state: 'problem', hint: expect.stringContaining('Make space') });
+    disk.makeSpace();
+    const well = await startIn(second);
+    expect((await well.ask('GET', '/conversations/talk/messages')).messages).not.toEqual([]);
+    await well.end('SIGTERM');
   });
 
   it('doctor finds nothing wrong with a server that is well, running or not', async () => {

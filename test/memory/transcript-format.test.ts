@@ -1,10 +1,17 @@
 // The text form of a conversation, read back by a parser that knows nothing of it.
+import { setImmediate as pause } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import type { EntryBody, Json } from '../../src/kernel/index.ts';
 import { noUsage } from '../../src/kernel/index.ts';
-import { formatEntry, formatFront, parseTranscript, UPDATED_AT } from '../../src/memory/transcript-format.ts';
+import {
+  formatEntry,
+  formatFront,
+  parseLongTranscript,
+  parseTranscript,
+  UPDATED_AT,
+} from '../../src/memory/transcript-format.ts';
 
 const front = { createdAt: '2026-03-21T10:00:00.123Z', updatedAt: '2026-03-21T10:05:30.900Z' };
 
@@ -190,5 +197,44 @@ describe('a file that a person wrote', () => {
     ['has prototype tricks', '- __proto__: {user: a}\n'],
   ])('is refused when it %s', (_, text) => {
     expect(() => parseTranscript(text)).toThrow(expect.objectContaining({ code: 'transcript.invalid' }));
+  });
+});
+
+describe('a long file', () => {
+  it('is read in pieces, none of which keeps others waiting, and gives the same', async () => {
+    const texts = nasties.flat().filter(({ length }) => length < 100);
+    const entries = Array.from({ length: 4000 }, (_, i) => {
+      const text = texts[i % texts.length]! + '\n- user: x\n---\n'.repeat(8) + 'y'.repeat(200) + String(i);
+      return [user(text), assistant(text)];
+    }).flat();
+    const text = whole(entries);
+    expect(text.length).toBeGreaterThan(3_000_000);
+    let longest = 0;
+    let pauses = 0;
+    let last = performance.now();
+    const read = await parseLongTranscript(text, async () => {
+      pauses++;
+      longest = Math.max(longest, performance.now() - last);
+      await pause();
+      last = performance.now();
+    });
+    expect(body(read.entries)).toBe(body(entries));
+    expect(read.front.createdAt).toBe('2026-03-21T10:00:00.000Z');
+    expect(pauses).toBeGreaterThan(10);
+    expect(longest).toBeLessThan(1000);
+  });
+
+  it('is refused where one item is too large, is none, or is cut', async () => {
+    const head = formatFront(front) + formatEntry(user('one'));
+    const refused: [string, RegExp][] = [
+      [`- user: ${'x'.repeat(21_000_000)}\n`, /^Item 2 of its list is too large/],
+      ['- system: x\n', /^Item 2 of its list is not one of/],
+      ['- user: x\n---\n- user: y\n', /^Its head is not/],
+      ['- tool_call: {"id": "a', /./],
+    ];
+    for (const [text, reason] of refused) await expect(parseLongTranscript(head + text, pause)).rejects.toThrow(reason);
+    await expect(parseLongTranscript('', pause)).rejects.toThrow('Its head is not');
+    expect((await parseLongTranscript('- user: x\n- user: y', pause)).entries).toEqual([user('x'), user('y')]);
+    expect((await parseLongTranscript(formatFront(front), pause)).entries).toEqual([]);
   });
 });

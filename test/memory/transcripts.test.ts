@@ -230,11 +230,57 @@ describe.each(backends)('readable conversations on %s', (backend) => {
     await server.restart();
     for (const id of ['gone', 'cut', 'linked']) await until(holds(id, 2));
     await until(holds('folder', 2));
-    expect(readFileSync(pathOf('cut'), 'utf8')).toBe(whole);
+    await until(() => readFileSync(pathOf('cut'), 'utf8') === whole);
     expect(readFileSync(elsewhere, 'utf8')).toBe('precious');
     await say('linked', 'more');
     await until(holds('linked', 4));
     expect(readFileSync(elsewhere, 'utf8')).toBe('precious');
+  });
+
+  it('what is deleted and made again at once has a file of its own, and nothing is set aside', async () => {
+    for (let round = 0; round < 20; round++) {
+      const gone = server.call('DELETE', '/conversations/again');
+      const body = { conversationId: 'again', query: `round ${round}` };
+      await Promise.all([gone, server.call('POST', '/chat', { body })]);
+    }
+    await say('again', 'last');
+    const record = await server.call('GET', '/conversations/again/messages?limit=1000');
+    const messages = record.body.messages as unknown as { parts: { text: string }[] }[];
+    await until(() => existsSync(pathOf('again')) && texts(pathOf('again')).at(-1) === 'echo last');
+    expect(texts(pathOf('again'))).toEqual(messages.map(({ parts }) => parts[0]!.text));
+    expect(readdirSync(folder).filter((name) => name.startsWith('chat-again.'))).toEqual(['chat-again.yaml']);
+    expect(warnings).toEqual([]);
+  });
+
+  it('deleting takes the copies that were set aside, too, and those of no other', async () => {
+    const all = () => readdirSync(folder, { recursive: true }).map(String);
+    for (const id of ['copied', 'copied-2']) {
+      await say(id, 'one');
+      await until(holds(id, 2));
+      appendFileSync(pathOf(id), '- user: by hand\n');
+      await say(id, 'two');
+      await until(holds(id, 4));
+      writeFileSync(pathOf(id), 'a: [\n');
+      await say(id, 'three');
+      await until(holds(id, 6));
+    }
+    mkdirSync(join(folder, 'deleted'), { recursive: true });
+    writeFileSync(join(folder, 'deleted', 'chat-copied.yaml'), '- user: long ago\n');
+    expect(all().filter((name) => name.includes('chat-copied.'))).toHaveLength(4);
+    const others = all().filter((name) => name.includes('chat-copied-2.'));
+    expect(others).toHaveLength(3);
+    await server.call('DELETE', '/conversations/copied');
+    expect(all().filter((name) => name.includes('chat-copied.'))).toEqual([]);
+    expect(all().filter((name) => name.includes('chat-copied-2.'))).toEqual(others);
+  });
+
+  it('a long file that a person changed is kept without being read', async () => {
+    await say('long-hand', 'x'.repeat(300_000));
+    await until(holds('long-hand', 2));
+    appendFileSync(pathOf('long-hand'), 'a: [\n');
+    await say('long-hand', 'two');
+    await until(holds('long-hand', 4));
+    expect(codes()).toEqual(['transcript.edited']);
   });
 
   it('deleting takes the file away, and a copy of it does not bring it back', async () => {
@@ -311,6 +357,31 @@ describe.each(backends)('readable conversations on %s', (backend) => {
     await server.restart();
     await sleep(600);
     expect(stampsOf()).toEqual(before);
+  });
+
+  it('a file of another workspace than the mark is compared by its length alone', async () => {
+    const id = join(server.folder, 'workspace', '.homard-workspace');
+    expect(readFileSync(id, 'utf8')).toMatch(/^[0-9a-f-]{36}\n$/);
+    await say('replica', 'one');
+    await say('replica-behind', 'one');
+    await until(holds('replica', 2));
+    await until(holds('replica-behind', 2));
+    await server.stop();
+    writeFileSync(id, 'another\n');
+    const path = pathOf('replica');
+    // Only a reader would see that it is another one.
+    writeFileSync(path, readFileSync(path, 'utf8').replace('echo', 'ECHO'));
+    truncateSync(pathOf('replica-behind'), statSync(pathOf('replica-behind')).size - 4);
+    await server.start({});
+    await until(holds('replica-behind', 2));
+    await sleep(300);
+    expect(texts(path)).toEqual(['one', 'ECHO one']);
+    await say('replica', 'two');
+    await until(holds('replica', 4));
+    await server.restart();
+    await sleep(300);
+    expect(texts(path)).toEqual(['one', 'ECHO one', 'two', 'echo two']);
+    expect(codes()).toEqual([]);
   });
 
   it('can be switched off', async () => {

@@ -15,7 +15,7 @@ describe('who may call', () => {
   beforeAll(async () => {
     await copyTemplate(join(folder, 'db'));
     homard = await createHomard({
-      config: { data: folder, hosts: ['homard.example:8443'] },
+      config: { data: folder, hosts: ['homard.example:8443', 'listed.example'] },
       token: 'owner-token',
       environment: { DEEPSEEK_API_KEY: secret },
     });
@@ -69,6 +69,27 @@ describe('who may call', () => {
     expect(await codeOf(await get('/conversations', { authorization, origin: 'null' }))).toBe('server.origin_refused');
     expect((await get('/conversations', { authorization, origin: 'http://127.0.0.1:4680' })).status).toBe(200);
     expect((await get('/conversations', { authorization, host: 'homard.example:8443' })).status).toBe(200);
+  });
+
+  it('a page of another port of this machine is a foreign page; one that is listed is not', async () => {
+    const code = await createSignInCode(folder);
+    const cookie = (await get(`/sign-in?code=${code}`)).headers.get('set-cookie')!.split(';')[0]!;
+    const rename = (origin: string, host = '127.0.0.1:4680') =>
+      homard.fetch(
+        new Request('http://127.0.0.1:4680/conversations/none', {
+          method: 'PATCH',
+          headers: { host, origin, cookie, 'content-type': 'application/json' },
+          body: JSON.stringify({ title: 'x' }),
+        }),
+      );
+    const refused = ['http://127.0.0.1:3000', 'http://localhost:3000', 'http://localhost:4680', 'http://127.0.0.1'];
+    for (const origin of [...refused, 'http://homard.example', 'http://listed.example.evil:1']) {
+      expect([origin, await codeOf(await rename(origin))]).toEqual([origin, 'server.origin_refused']);
+    }
+    for (const origin of ['http://127.0.0.1:4680', 'https://homard.example:8443', 'https://listed.example:9']) {
+      expect([origin, (await rename(origin)).status]).toEqual([origin, 404]);
+    }
+    expect((await rename('http://localhost:4680', 'localhost:4680')).status).toBe(404);
   });
 
   it('health says only its status to nobody, and MODEL-12 no key to anybody', async () => {

@@ -51,6 +51,15 @@ describe.each(backends)('renaming, searching and deleting conversations on %s', 
     return server.stream('/events', { user, headers, until, signal: AbortSignal.timeout(8000) });
   };
 
+  it("a new feed begins by the database's clock, and before what is not visible yet", async () => {
+    await say('just before', 'one', 'bob');
+    await rename('just before', 'Renamed', 'bob');
+    const isTold = ({ data }: Frame) => data.title === 'Renamed';
+    const frames = await server.stream('/events', { user: 'bob', until: isTold, signal: AbortSignal.timeout(3000) });
+    expect(frames.some(isTold)).toBe(true);
+    await server.call('DELETE', '/conversations/just%20before', { user: 'bob' });
+  });
+
   it('a title changes, the version and the place in the list do not', async () => {
     await say('first', 'one');
     await say('second', 'two');

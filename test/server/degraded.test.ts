@@ -1,21 +1,7 @@
 // What a server does when its database is damaged, replaced or locked, or its disk is full: it says so, loses nothing that
 // it took, and goes on where it can.
-import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import {
-  cpSync,
-  globSync,
-  mkdtempSync,
-  openSync,
-  closeSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statfsSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, globSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
@@ -25,6 +11,8 @@ import { createScriptedModel } from '../../src/models/scripted.ts';
 import { preparePgliteTemplate } from '../../src/testing/store.ts';
 import type { TestServer } from './harness.ts';
 import { backends, createTestServer, namesOf, schemaTemplate } from './harness.ts';
+import type { SmallDisk } from './small-disk.ts';
+import { canMount, createSmallDisk } from './small-disk.ts';
 
 // Seconds each: they run where HOMARD_TEST_POSTGRES is set, as in `.ci/run`.
 const isFast = !process.env.HOMARD_TEST_POSTGRES;
@@ -158,56 +146,22 @@ const contentOf = (path: string) =>
       .map((name) => [name, createHash('md5').update(readFileSync(name)).digest('hex')]),
   );
 
-const canMount = process.platform === 'linux' && process.getuid?.() === 0 && tryMount();
-
-function tryMount(): boolean {
-  const place = mkdtempSync(join(tmpdir(), 'homard-mount-'));
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', place], { stdio: 'ignore' });
-    execFileSync('umount', [place]);
-    return true;
-  } catch {
-    return false; // the tests say that they were skipped
-  } finally {
-    rmSync(place, { recursive: true, force: true });
-  }
-}
-
 describe.skipIf(!canMount)(`a full disk${canMount ? '' : ' (skipped: this user cannot mount a small one)'}`, () => {
-  let disk: string;
+  let disk: SmallDisk;
   let before: string | undefined;
   beforeAll(async () => {
     await preparePgliteTemplate(schemaTemplate);
-    disk = mkdtempSync(join(tmpdir(), 'homard-disk-'));
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=200m', 'tmpfs', disk]);
+    disk = createSmallDisk(200);
     before = process.env.TMPDIR;
-    process.env.TMPDIR = disk; // where the servers of this suite live
+    process.env.TMPDIR = disk.path; // where the servers of this suite live
   });
   afterAll(() => {
     if (before === undefined) delete process.env.TMPDIR;
     else process.env.TMPDIR = before;
-    execFileSync('umount', [disk]);
-    rmSync(disk, { recursive: true, force: true });
+    disk[Symbol.dispose]();
   });
-
-  /** Leaves at most so many bytes. */
-  function fillUp(leave: number): void {
-    const file = openSync(join(disk, 'filler'), 'a');
-    const chunk = Buffer.alloc(65_536);
-    try {
-      for (;;) {
-        const { bavail, bsize } = statfsSync(disk);
-        const size = Math.min(chunk.length, bavail * bsize - leave);
-        if (size <= 0) return;
-        writeSync(file, chunk, 0, size);
-      }
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
-    } finally {
-      closeSync(file);
-    }
-  }
-  const makeSpace = () => rmSync(join(disk, 'filler'), { force: true });
+  const fillUp = (leave: number) => disk.fillUp(leave);
+  const makeSpace = () => disk.makeSpace();
 
   it('B6 is noticed before it is full: messages are refused, reading goes on, and all is well with space again', async () => {
     await using server = await createTestServer('embedded', { model: fine(), logger: quiet });

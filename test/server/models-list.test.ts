@@ -145,7 +145,7 @@ describe('GET /models', () => {
   it('Anthropic is asked as it wants to be', async () => {
     await using host = await createHost(listOf('claude-x'));
     const hosts = { anthropic: { kind: 'anthropic' as const, baseUrl: host.url, apiKeyEnv: 'A_KEY' } };
-    const { models } = await routerOf({ hosts }, { A_KEY: KEY }).list();
+    const { models } = await routerOf({ hosts, default: 'demo' }, { A_KEY: KEY }).list();
     expect(namesOf(models, 'anthropic')).toEqual(['claude-x']);
     const { headers } = host.seen[0]!;
     expect(headers).toMatchObject({ 'x-api-key': KEY, 'anthropic-version': expect.stringMatching(/./) as string });

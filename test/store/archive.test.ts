@@ -6,6 +6,7 @@ import {
   globSync,
   readFileSync,
   renameSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -21,7 +22,7 @@ import { readArchiveFile } from '../../src/store/archive-reader.ts';
 import { writeArchive } from '../../src/store/archive.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createFiles } from '../../src/store/files.ts';
-import { migrate } from '../../src/store/migrations/index.ts';
+import { appliedTo, migrate, migrations } from '../../src/store/migrations/index.ts';
 import { openDatabase } from '../../src/store/open.ts';
 import { openPglite } from '../../src/store/pglite/open.ts';
 import { restoreArchive } from '../../src/store/restore.ts';
@@ -151,6 +152,26 @@ describe.each(backends)('a backup of %s', (backend) => {
     await expect.poll(() => place.database.exec('idle', busy, [])).toEqual([['0']]);
   });
 
+  it.skipIf(backend === 'embedded')('whose connection is lost tells that, and the server lives on', async () => {
+    const lines = writeArchive(place.database, {
+      version: '1',
+      openFile: () => Promise.resolve(undefined),
+      pauseMs: 50,
+    });
+    const end =
+      "select count(pg_terminate_backend(pid)) from pg_stat_activity where state like 'idle in%' and datname = current_database()";
+    const lost = (async () => {
+      for await (const _ of lines) {
+        expect(await place.database.exec('end', end, [])).toEqual([['1']]);
+        await new Promise((wake) => setTimeout(wake, 100));
+      }
+    })();
+    const error: unknown = await lost.catch((thrown: unknown) => thrown);
+    expect(error).not.toBeInstanceOf(SuppressedError);
+    expect(String(error)).toMatch(/terminat|connection/i);
+    expect(await place.database.exec('after', 'select 1', [])).toEqual([['1']]);
+  });
+
   it('holds no secrets unless it is told to', async () => {
     const plain = join(place.directory, 'plain.gz');
     await backUp(place, plain);
@@ -166,6 +187,26 @@ describe.each(backends)('a backup of %s', (backend) => {
       'with a changed row',
       'store.backup_damaged',
       (path) => rewrite(path, (lines) => lines.with(rowOf(lines), lines[rowOf(lines)]!.replace('"ann"', '"bob"'))),
+    ],
+    [
+      'with a number in the place of a line',
+      'store.backup_damaged',
+      (path) => rewrite(path, (lines) => lines.toSpliced(1, 0, '5')),
+    ],
+    [
+      'with nothing in the place of a line',
+      'store.backup_damaged',
+      (path) => rewrite(path, (lines) => lines.toSpliced(1, 0, 'null')),
+    ],
+    [
+      'with nothing in the place of its header',
+      'store.backup_damaged',
+      (path) => rewrite(path, (lines) => lines.with(0, 'null')),
+    ],
+    [
+      'with tables that are none',
+      'store.backup_damaged',
+      (path) => rewrite(path, (lines) => lines.with(0, lines[0]!.replace(/"tables":.*\]/, '"tables":[null]'))),
     ],
     ['without its end', 'store.backup_damaged', (path) => rewrite(path, (lines) => lines.slice(0, -2))],
     [
@@ -232,6 +273,46 @@ describe('restoring', () => {
     await using database = await openDatabase({ directory });
     expect(await hashes(database)).toEqual(before);
   });
+
+  it('with secrets puts them over those that others may read, and keeps these aside', async () => {
+    await using place = await createPlace('embedded');
+    await fill(place.database, { conversations: 2, entries: 2 });
+    const { directory } = place;
+    const file = join(directory, 'backup.gz');
+    await backUp(place, file, { token: 'of the backup' });
+    await place.database[Symbol.asyncDispose]();
+    writeFileSync(join(directory, 'token'), 'of before', { mode: 0o644 });
+    writeFileSync(join(directory, 'secret'), 'stays', { mode: 0o600 });
+    const { aside } = await restoreArchive({ file, directory, isReplacing: true });
+    expect(readFileSync(join(directory, 'token'), 'utf8')).toBe('of the backup');
+    expect(statSync(join(directory, 'token')).mode & 0o777).toBe(0o600);
+    expect(readFileSync(join(aside!, 'token'), 'utf8')).toBe('of before');
+    expect(readFileSync(join(directory, 'secret'), 'utf8')).toBe('stays');
+  });
+
+  it.skipIf(!backends.includes('postgres'))(
+    'changes nothing of a database that is not empty, nor secrets',
+    async () => {
+      await using place = await createPlace('embedded');
+      await fill(place.database, { conversations: 2, entries: 2 });
+      const file = join(place.directory, 'backup.gz');
+      await backUp(place, file, { token: 'of the backup' });
+      await using folder = await temporaryDirectory();
+      await using postgres = await createTemporaryPostgres();
+      await using target = await openDatabase({ directory: folder.path, url: postgres.url });
+      const [first] = Object.keys(migrations);
+      await migrate(target.kysely, first);
+      await sql`insert into tombstone(tenant_id, owner, conversation, version, hash) values ('t', 'o', 'c', 1, 'h')`.execute(
+        target.kysely,
+      );
+      writeFileSync(join(folder.path, 'token'), 'of before');
+      await expect(restoreArchive({ file, directory: folder.path, url: postgres.url })).rejects.toMatchObject({
+        code: 'store.not_empty',
+      });
+      expect(await appliedTo(target.kysely)).toEqual([first]);
+      expect(readFileSync(join(folder.path, 'token'), 'utf8')).toBe('of before');
+    },
+  );
 
   it('that was killed among its moves is finished by the next start', async () => {
     await using place = await createPlace('embedded');

@@ -9,7 +9,7 @@ import type { Database } from '../../src/store/database.ts';
 import { packArchive, saveBackup } from '../../src/store/backup-file.ts';
 import { growDatabase } from '../../src/store/grow.ts';
 import { createSqlJournal } from '../../src/store/journal.ts';
-import { migrate } from '../../src/store/migrations/index.ts';
+import { appliedTo, migrate, migrations } from '../../src/store/migrations/index.ts';
 import { openDatabase } from '../../src/store/open.ts';
 import { restoreArchive } from '../../src/store/restore.ts';
 import type { TemporaryPostgres } from '../../src/testing/postgres.ts';
@@ -120,6 +120,58 @@ describe.skipIf(!given)(`growing to PostgreSQL${skipped}`, () => {
       await expect(growDatabase({ source, target })).rejects.toMatchObject({ code: 'store.not_empty' });
     },
   );
+
+  it('refuses a database that is not its own, and changes nothing of it', { timeout: 60_000 }, async () => {
+    await using places = await createPlaces({ conversations: 2, entries: 2 });
+    const [source, target] = await open(places);
+    await using _source = source;
+    await using _target = target;
+    const [first] = Object.keys(migrations);
+    await migrate(target.kysely, first);
+    const tombstone = { tenant_id: 't', owner: 'o', conversation: 'c', version: 1, hash: 'h' };
+    await target.kysely.insertInto('tombstone').values(tombstone).execute();
+    await expect(growDatabase({ source, target })).rejects.toMatchObject({ code: 'store.not_empty' });
+    expect(await appliedTo(target.kysely)).toEqual([first]);
+    await target.kysely.deleteFrom('tombstone').execute();
+    {
+      await using _server = await openDatabase({
+        directory: places.folder.path,
+        url: places.postgres.url,
+        isServer: true,
+      });
+      await expect(growDatabase({ source, target })).rejects.toMatchObject({ code: 'store.in_use' });
+      expect(await appliedTo(target.kysely)).toEqual([first]);
+    }
+    let server: Promise<unknown> | undefined;
+    await growDatabase({
+      source,
+      target,
+      onTable: () => {
+        server ??= openDatabase({ directory: places.folder.path, url: places.postgres.url, isServer: true }).catch(
+          (error: unknown) => error,
+        );
+      },
+    });
+    expect(await server).toMatchObject({ code: 'store.unfinished' });
+    expect(await hashes(target)).toEqual(await hashes(source));
+    await using later = await openDatabase({ directory: places.folder.path, url: places.postgres.url, isServer: true });
+    expect(later.kind).toBe('postgres');
+  });
+
+  it('that goes on deletes nothing that it did not bring', { timeout: 60_000 }, async () => {
+    await using places = await createPlaces({ conversations: 200, entries: 20 });
+    await killAt(places, /^journal batch/);
+    const [source, target] = await open(places);
+    await using _source = source;
+    await using _target = target;
+    const tombstone = { tenant_id: 't', owner: 'o', conversation: 'c', version: 1, hash: 'h' };
+    await target.kysely.insertInto('tombstone').values(tombstone).execute();
+    await expect(growDatabase({ source, target })).rejects.toMatchObject({
+      code: 'store.grow_differs',
+      message: expect.stringContaining('tombstone'),
+    });
+    expect(await countOf(target, 'tombstone')).toBe(1);
+  });
 
   it(
     'that was killed, after which people went on talking, brings what is there now',

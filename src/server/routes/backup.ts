@@ -4,6 +4,8 @@ import { Readable } from 'node:stream';
 import { Hono } from 'hono';
 import * as z from 'zod';
 import { bearerOf } from '../../access/identity.ts';
+import { storeError } from '../../store/errors.ts';
+import { ELSEWHERE } from '../../store/space.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { serverError } from '../errors.ts';
 import { parse } from '../request.ts';
@@ -21,6 +23,9 @@ export function backupRoutes({ care }: ServerParts): Hono<ServerEnvironment> {
     if (hasSecrets && bearerOf(c.req.raw) === null) {
       throw serverError('unauthorized', 'Secrets are in a backup only for who has the token.');
     }
+    // What is damaged can be read as far as it goes; but to set rows aside takes room.
+    const problem = care.health.problem();
+    if (problem?.code === 'store.disk_full') throw storeError('disk_full', problem.reason, { hint: ELSEWHERE });
     const packed = await pack({ hasSecrets });
     c.req.raw.signal.addEventListener('abort', () => packed.destroy());
     const headers = { 'content-type': 'application/gzip', 'cache-control': 'no-store' };

@@ -8,6 +8,7 @@ import { core } from './0001-core.ts';
 import { files } from './0002-files.ts';
 import { feed } from './0003-feed.ts';
 import { transcripts } from './0004-transcripts.ts';
+import { transcriptWorkspace } from './0005-transcript-workspace.ts';
 import { claim } from './0006-claim.ts';
 
 /** Append-only: a released migration never changes. The same on both back ends. */
@@ -16,6 +17,7 @@ export const migrations: Record<string, Migration> = {
   '0002_files': files,
   '0003_feed': feed,
   '0004_transcripts': transcripts,
+  '0005_transcript_workspace': transcriptWorkspace,
   '0006_claim': claim,
 };
 

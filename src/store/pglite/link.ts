@@ -3,7 +3,7 @@ import { getCompileCacheDir } from 'node:module';
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { messageOf } from '../../kernel/index.ts';
-import { storeError } from '../errors.ts';
+import { storeError, toOpenError } from '../errors.ts';
 import { StatementError } from './protocol.ts';
 import type { WorkerConfig, WorkerMessage, WorkerRequest } from './worker.ts';
 
@@ -11,7 +11,7 @@ import type { WorkerConfig, WorkerMessage, WorkerRequest } from './worker.ts';
 type LinkRequest = WorkerRequest extends infer R ? (R extends WorkerRequest ? Omit<R, 'id'> : never) : never;
 
 export interface Link {
-  /** Comes first, and once. Rejects with `store.unreadable` or `store.not_durable`; the thread has ended then. */
+  /** Comes first, and once. Rejects with `store.unreadable`, `store.not_durable` or `store.disk_full`; the thread has ended then. */
   open(config: WorkerConfig): Promise<void>;
   /** In the order of the calls. Rejects with StatementError or `store.worker_died`; it cannot be cancelled. */
   send(request: LinkRequest): Promise<unknown>;
@@ -93,7 +93,9 @@ export function startWorker(): Link {
         return;
       }
       await worker.terminate();
-      throw storeError(refusal.code, `The data directory ${config.directory} cannot be opened: ${refusal.message}`);
+      const what = `The data directory ${config.directory} cannot be opened`;
+      if (refusal.code === 'unreadable') throw toOpenError(what, refusal.message);
+      throw storeError(refusal.code, `${what}: ${refusal.message}`);
     },
     send,
     stop: async () => void (await worker.terminate()),

@@ -1,7 +1,6 @@
 // One process a data directory: two PGlites on one directory overwrite each other without an error (electric-sql/pglite#1106).
 import { DatabaseSync } from 'node:sqlite';
-import { messageOf } from '../../kernel/index.ts';
-import { storeError } from '../errors.ts';
+import { storeError, toOpenError } from '../errors.ts';
 
 const SQLITE_BUSY = 5;
 /** Keeps the handles alive: a collected handle would let the next process in. */
@@ -24,9 +23,7 @@ export function lockDirectory(directory: string): Disposable {
     if (errcode === SQLITE_BUSY) {
       throw storeError('locked', `The data directory ${directory} is in use by another process.`, { cause: error });
     }
-    throw storeError('unreadable', `The data directory ${directory} cannot be locked by ${path}: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw toOpenError(`The data directory ${directory} cannot be locked by ${path}`, error);
   }
   const lock = handle;
   held.add(lock);

@@ -1,9 +1,8 @@
 import { existsSync, mkdirSync, renameSync, rmSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Log } from '../../kernel/index.ts';
-import { AgentError, messageOf } from '../../kernel/index.ts';
 import type { Database } from '../database.ts';
-import { storeError } from '../errors.ts';
+import { toOpenError } from '../errors.ts';
 import { inspectDirectory, toRealPath } from './directory.ts';
 import { syncDirectory, syncTree } from './durable-fs.ts';
 import { startWorker } from './link.ts';
@@ -27,7 +26,7 @@ export interface PgliteConfig {
 /**
  * Opens the embedded database, and makes it first if the directory is absent or empty: from the template where there is
  * one, else by initdb (3-10 s). At most one process a directory. Rejects with `store.locked`, `store.unreadable` or
- * `store.not_durable`; then nothing in it was changed.
+ * `store.not_durable`, or `store.disk_full`; then nothing in it was changed.
  */
 export async function openPglite(directory: string, config: PgliteConfig = {}): Promise<PgliteDatabase> {
   let path = directory;
@@ -53,10 +52,7 @@ export async function openPglite(directory: string, config: PgliteConfig = {}): 
   } catch (error) {
     await link?.stop();
     lock?.[Symbol.dispose]();
-    if (error instanceof AgentError) throw error;
-    throw storeError('unreadable', `The data directory ${path} cannot be opened: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw toOpenError(`The data directory ${path} cannot be opened`, error);
   }
 }
 

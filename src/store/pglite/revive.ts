@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Log } from '../../kernel/index.ts';
 import { AgentError, messageOf } from '../../kernel/index.ts';
-import { storeError } from '../errors.ts';
+import { isDiskFull, storeError } from '../errors.ts';
 import type { Link } from './link.ts';
 
 export interface RevivingConfig {
@@ -16,7 +16,6 @@ export interface RevivingConfig {
 }
 
 const RETRY_MS = 1000;
-const isFull = (error: unknown) => /no space left|ENOSPC|disk quota/i.test(messageOf(error));
 
 /** `first` has opened the directory. */
 export function createRevivingLink(first: Link, { directory, open, log }: RevivingConfig): Link {
@@ -44,7 +43,7 @@ export function createRevivingLink(first: Link, { directory, open, log }: Revivi
       log?.warn({}, 'The embedded database had ended, and is open again.');
       return current;
     } catch (error) {
-      const kind = isFull(error) ? 'disk_full' : 'worker_died';
+      const kind = isDiskFull(error) ? 'disk_full' : 'worker_died';
       failure = {
         error: storeError(kind, `The embedded database cannot be opened again: ${messageOf(error)}`, { cause: error }),
         at: Date.now(),
@@ -67,7 +66,7 @@ export function createRevivingLink(first: Link, { directory, open, log }: Revivi
       current = undefined;
       log?.error({ err: error }, error.message);
     }
-    return isFull(error) ? storeError('disk_full', error.message, { cause: error }) : error;
+    return isDiskFull(error) ? storeError('disk_full', error.message, { cause: error }) : error;
   }
 
   return {
