@@ -4,7 +4,12 @@ import { defineConfig } from 'vitest/config';
 const apart = {
   HOMARD_CRASH: ['test/crash/**'],
   HOMARD_BROWSER: ['test/browser/**'],
-  HOMARD_E2E: ['test/e2e/{care,chat,init}.test.ts', 'test/store/{archive,grow,scale}.test.ts'],
+  HOMARD_LONG: [
+    'test/e2e/{care,chat,init}.test.ts',
+    'test/memory/{transcripts,transcript-start}.test.ts',
+    'test/server/{degraded,durability,full-disk,setup}.test.ts',
+    'test/store/{archive,grow,journal,scale,template}.test.ts',
+  ],
 };
 
 // `--liftoff-only`: V8 does not optimise PGlite's WebAssembly in processes that live for seconds, which would take half of
