@@ -41,8 +41,10 @@ if (!hasPage()) {
       cwd: 'web',
       stdio: ['ignore', 'ignore', 'pipe'],
     });
-    rmSync('web/dist', { recursive: true, force: true });
+    const old = `${built}-old`;
+    if (existsSync('web/dist')) renameSync('web/dist', old);
     renameSync(built, 'web/dist');
+    rmSync(old, { recursive: true, force: true });
   } catch (error) {
     rmSync(built, { recursive: true, force: true });
     console.error(`homard: that failed, so there is no web page: ${String(error.stderr || error.message).trim()}`);
@@ -60,12 +62,13 @@ function hasPage() {
   return sources.every((source) => statSync(source).mtimeMs < mtimeMs);
 }
 
-/** For the PGlite that is installed, and not older than the schema. */
+/** For the PGlite that is installed, and not older than the schema and what compiles it. */
 function hasTemplate() {
   const { version } = JSON.parse(readFileSync('node_modules/@electric-sql/pglite/package.json', 'utf8'));
   const name = existsSync('dist') && readdirSync('dist').find((entry) => entry.startsWith(`pglite-${version}-`));
   if (!name) return false;
   const { mtimeMs } = statSync(`dist/${name}`);
   const schema = 'src/store/migrations';
-  return readdirSync(schema).every((entry) => statSync(`${schema}/${entry}`).mtimeMs < mtimeMs);
+  const sources = ['package-lock.json', ...readdirSync(schema).map((entry) => `${schema}/${entry}`)];
+  return sources.every((source) => statSync(source).mtimeMs < mtimeMs);
 }

@@ -73,7 +73,9 @@ async function make(directory: string, template: PgliteConfig['template']): Prom
   const draft = `${directory}.unfinished`;
   rmSync(draft, { recursive: true, force: true });
   mkdirSync(draft, { mode: 0o700 });
-  const isUnpacked = template && (await unpackTemplate(await template(), draft));
+  // A bundle may have no place for one: initdb makes the same.
+  const file = await template?.().catch(() => undefined);
+  const isUnpacked = file !== undefined && (await unpackTemplate(file, draft));
   if (!isUnpacked) await initialise(draft);
   await syncTree(draft);
   if (existsSync(directory)) rmdirSync(directory);
