@@ -241,9 +241,9 @@ function curlOf(address: string, { token, data }: Config): string {
   return `curl -N ${address}/chat/stream ${headers} -d '{"query":"Hello! What time is it?"}'`;
 }
 
-const DEMO = `No model is configured, so a scripted demo answers, with real tools. For a real one choose it in the
-page or with "homard init", or set OPENAI_API_KEY, DEEPSEEK_API_KEY or DASHSCOPE_API_KEY, or OPENAI_BASE_URL for a local server, and start
-again; a running Ollama with a model is found by itself.`;
+const DEMO = `No model is configured, so a scripted demo answers, with real tools. For a real one choose it in the page or with
+"homard init", or set OPENAI_API_KEY, DEEPSEEK_API_KEY or DASHSCOPE_API_KEY, or OPENAI_BASE_URL for a local server, and
+start again; a running Ollama with a model is found by itself.`;
 
 const linkTo = (address: string, code: string) => `${address}/sign-in?code=${code}`;
 
