@@ -172,17 +172,22 @@ describe.each(backends)('the journal on %s', (backend) => {
         };
         await write(10);
         for (let i = 0; i < 10; i++) await write(1000);
-        await sql`checkpoint`.execute(database.kysely);
-        const before = Number(await position());
-        await write(1);
-        const bytes = Number(await position()) - before;
+        // The log is the whole server's: what other suites write meanwhile can only add to an append's own.
+        let bytes = Infinity;
+        let appends = 0;
+        for (; appends < 20 && bytes >= 65_536; appends++) {
+          await sql`checkpoint`.execute(database.kysely);
+          const before = Number(await position());
+          await write(1);
+          bytes = Math.min(bytes, Number(await position()) - before);
+        }
         expect(bytes).toBeLessThan(65_536);
         const started = performance.now();
         const all = await journal.history(claim, { seq: 0, bytes: 0 });
         console.log(
-          `append 10,012: ${bytes} bytes of log; 10 MB conversation read whole in ${Math.round(performance.now() - started)} ms`,
+          `append to 10,000: ${bytes} bytes of log; 10 MB conversation read whole in ${Math.round(performance.now() - started)} ms`,
         );
-        expect(all).toHaveLength(10_012);
+        expect(all).toHaveLength(10_011 + appends);
         expect(all.at(-1)!.bytesTo).toBeGreaterThan(10_000_000);
       },
     );
