@@ -15,7 +15,7 @@ const PARTS = ['db', 'files', ...SECRET_FILES];
 /** Where the new ones are made, on the same file system. */
 export const draftIn = (directory: string): string => dirname(readyIn(directory));
 
-/** Puts what is complete in the draft to its place; answers where the old is now, if there was any. Under the lock. */
+/** Moves what the draft holds into place; answers where the old now is, undefined where nothing was. Under the lock. */
 export async function swap(directory: string): Promise<string | undefined> {
   const hadOne = PARTS.some((part) =>
     [draftIn(directory), directory].every((folder) => existsSync(join(folder, part))),

@@ -14,6 +14,7 @@ import { createRouter } from '../../src/models/router.ts';
 import { createScriptedModel } from '../../src/models/scripted.ts';
 import type { ModelServerReply } from '../../src/testing/model-server.ts';
 import { createModelServer } from '../../src/testing/model-server.ts';
+import { shownText, turn } from './turns.ts';
 
 const request: ModelRequest = {
   system: '',
@@ -47,20 +48,6 @@ function wireOf(name: string, baseUrl: string, apiKey?: string): Model {
 }
 
 /** One turn of the conversation, to its end. */
-async function turn(agent: Agent, text: string): Promise<AgentEvent[]> {
-  const events: AgentEvent[] = [];
-  for await (const event of agent.run({ text, conversation: 'c' })) events.push(event);
-  return events;
-}
-
-function shownText(events: AgentEvent[]): string {
-  const last = events.findLastIndex(({ type }) => type === 'step_restart');
-  return events
-    .slice(last + 1)
-    .map((event) => (event.type === 'token' ? event.text : ''))
-    .join('');
-}
-
 describe('models in order', () => {
   it('MODEL-06: the next one answers, with a warning that says from where to where and why', async () => {
     const b = createScriptedModel(['fine'], { name: 'b' });

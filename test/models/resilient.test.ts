@@ -12,6 +12,7 @@ import type { Script } from '../../src/models/scripted.ts';
 import { createScriptedModel } from '../../src/models/scripted.ts';
 import type { ModelServerReply } from '../../src/testing/model-server.ts';
 import { createModelServer } from '../../src/testing/model-server.ts';
+import { shownText, turn } from './turns.ts';
 
 const request: ModelRequest = {
   system: '',
@@ -37,21 +38,6 @@ async function ask(model: Model, signal = never): Promise<{ parts: ModelPart[]; 
 }
 
 /** One turn of the conversation, to its end. */
-async function turn(agent: Agent, text: string): Promise<AgentEvent[]> {
-  const events: AgentEvent[] = [];
-  for await (const event of agent.run({ text, conversation: 'c' })) events.push(event);
-  return events;
-}
-
-/** What a client shows at the end: everything after the last restart. */
-function shownText(events: AgentEvent[]): string {
-  const last = events.findLastIndex(({ type }) => type === 'step_restart');
-  return events
-    .slice(last + 1)
-    .map((event) => (event.type === 'token' ? event.text : ''))
-    .join('');
-}
-
 describe('a model around a model', () => {
   it('MODEL-06: asks again before the first part, and tells each retry', async () => {
     const { model, inner } = resilient([busy(), busy(), 'fine']);
