@@ -1,7 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Agent } from '../../src/kernel/agent.ts';
 import { createAgent } from '../../src/kernel/agent.ts';
-import type { AgentEvent } from '../../src/kernel/events.ts';
 import type { Message } from '../../src/kernel/messages.ts';
 import type { Model, ModelFinish, ModelPart, ModelRequest } from '../../src/kernel/model.ts';
 import { modelsError } from '../../src/models/errors.ts';
