@@ -12,6 +12,7 @@ export const accessError = defineErrors('access', {
     status: 500,
     hint: 'Delete the file: a new one is made at the next start, and everybody signs in anew.',
   },
+  seal_broken: { status: 500, hint: 'Send the message again: the secret of the data directory is another one now.' },
 });
 
 const LINK_MINUTES = 15;
@@ -105,7 +106,7 @@ function isSame(a: string, b: string): boolean {
 }
 
 /** 32 random bytes in hex, made once; whoever comes second reads what the first one wrote. */
-async function loadSecret(file: string): Promise<string> {
+export async function loadSecret(file: string): Promise<string> {
   // First: a server must start where nothing can be written any more.
   const secret = (await readSecret(file)) ?? (await makeSecret(file));
   if (!/^[0-9a-f]{64}$/.test(secret)) throw accessError('secret_unreadable', `${file} does not hold a secret.`);

@@ -6,6 +6,7 @@ import type { Live } from './live.ts';
 import type { Json } from './messages.ts';
 import type { LoadFile, Model, ToolSpec } from './model.ts';
 import type { Window } from './project.ts';
+import type { Mask } from './shown.ts';
 import type { Tool } from './tool.ts';
 
 export interface Limits {
@@ -26,6 +27,10 @@ export interface Assembly extends CallTools {
   limits: Limits;
   window: Window;
   loadFile?: LoadFile;
+  /** For each call: takes the run's secrets out of what the tool gives, before it is recorded or shown. */
+  scrub?: () => Scrubber;
+  /** Called once, when this process leaves the run, however that comes; the conversation's next run begins behind it. */
+  close?: () => Promise<void>;
   /** One of `tools`: a valid call of it ends the run; `take` makes the run's `final` of its arguments. */
   output?: { tool: Tool; take: (args: Json) => Json };
 }
@@ -33,11 +38,19 @@ export interface Assembly extends CallTools {
 /** Why a run is stopped from outside. `lost` and `shutdown` leave it to whoever claims it next. */
 export type Stop = 'cancelled' | 'timeout' | 'lost' | 'shutdown';
 
+/** One call's output and result. */
+export interface Scrubber {
+  /** Keeps back an end that may be the beginning of a secret; the result follows anyway. */
+  output(text: string): string;
+  result(value: Json): Json;
+}
+
 export interface RunEnvironment {
   journal: Journal;
   cache: HistoryCache;
   worker: string;
   live: Live;
+  mask?: Mask | undefined;
   signal: AbortSignal;
   /** Undefined while the signal has not aborted. */
   stopped: () => Stop | undefined;

@@ -1,5 +1,6 @@
 // One tool call: what it is allowed to be, and running it. Whatever goes wrong becomes a result that the model can read.
 import { messageOf } from './errors.ts';
+import type { Scrubber } from './assembly.ts';
 import type { CallFault, Json, ToolCallPart, ToolResultBody } from './messages.ts';
 import type { Middleware, RunContext } from './middleware.ts';
 import type { Answer, Decision, Policy } from './policy.ts';
@@ -20,7 +21,7 @@ export type Checked =
 
 export function failed(
   call: ToolCallPart,
-  message: string,
+  message: Json,
   { fault, ms = 0 }: { fault?: CallFault; ms?: number } = {},
 ): ToolResultBody {
   return { call: call.id, name: call.name, result: message, isError: true, ...(fault && { fault }), ms };
@@ -76,6 +77,7 @@ export interface Execution {
   context: RunContext;
   middleware: readonly Middleware[];
   output: (text: string) => void;
+  scrubber?: Scrubber | undefined;
 }
 
 /** What a timer can hold, about 25 days; a longer one would fire at once. */
@@ -83,13 +85,16 @@ export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Runs an allowed call; never rejects. A tool that ignores its signal is left behind when that aborts. */
 export async function execute(execution: Execution, signal: AbortSignal): Promise<ToolResultBody> {
-  const { call, tool, args, key, timeoutMs, context, middleware, output } = execution;
+  const { call, tool, args, key, timeoutMs, context, middleware, output, scrubber } = execution;
   const started = performance.now();
   const elapsed = () => Math.round(performance.now() - started);
   const controller = new AbortController();
+  const scrubbed = (value: Json) => (scrubber ? scrubber.result(value) : value);
   let isOver = false;
   const show = (text: string) => {
-    if (!isOver && !controller.signal.aborted) output(text);
+    if (isOver || controller.signal.aborted) return;
+    const shown = scrubber ? scrubber.output(text) : text;
+    if (shown) output(shown);
   };
   const { promise: stopped, resolve: stop } = Promise.withResolvers<string>();
   const abort = (why: string) => {
@@ -116,7 +121,9 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
     const ended = controller.signal.aborted
       ? { stopped: await stopped }
       : await Promise.race([chain().then((result) => ({ result })), stopped.then((why) => ({ stopped: why }))]);
-    if ('result' in ended) return { call: call.id, name: call.name, result: ended.result, ms: elapsed() };
+    if ('result' in ended) {
+      return { call: call.id, name: call.name, result: scrubbed(ended.result), ms: elapsed() };
+    }
     if (tool.effect === 'read') {
       const fault = signal.aborted && ({ fault: 'stopped' } as const);
       return failed(call, `${ended.stopped} It has no result.`, { ...fault, ms: elapsed() });
@@ -125,7 +132,7 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
     return failed(call, told, { fault: 'outcome_unknown', ms: elapsed() });
   } catch (error) {
     const ms = elapsed();
-    if (!controller.signal.aborted) return failed(call, `The tool failed: ${messageOf(error)}`, { ms });
+    if (!controller.signal.aborted) return failed(call, scrubbed(`The tool failed: ${messageOf(error)}`), { ms });
     const told = `${await stopped} It may or may not have taken effect.`;
     return failed(call, told, { fault: 'outcome_unknown', ms });
   } finally {

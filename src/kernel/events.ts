@@ -20,6 +20,8 @@ export interface ToolResult {
   id: string;
   name: string;
   result: Json;
+  /** Only the head and the tail are here. */
+  truncated?: true;
   isError: boolean;
   fault?: CallFault;
   ms: number;

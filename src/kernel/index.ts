@@ -22,7 +22,7 @@ export type {
   Submitted,
 } from './journal.ts';
 export { defaultLimits } from './assembly.ts';
-export type { Assembly, Limits } from './assembly.ts';
+export type { Assembly, Limits, Scrubber } from './assembly.ts';
 export { cancelledOutcome, createMemoryJournal } from './memory-journal.ts';
 export { addUsage, callsOf, noUsage, textOf } from './messages.ts';
 export type {
@@ -49,5 +49,7 @@ export type { Window } from './project.ts';
 export { replay } from './replay.ts';
 export { createRunner } from './runner.ts';
 export type { Log, Owner, Runner, RunnerConfig, Viewer } from './runner.ts';
+export { SHOWN_CHARS, toShown } from './shown.ts';
+export type { Mask } from './shown.ts';
 export { defineTool, toolError } from './tool.ts';
 export type { Effect, StandardSchema, Tool, ToolContext, ToolDefinition } from './tool.ts';

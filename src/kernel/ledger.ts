@@ -31,7 +31,7 @@ export interface Ledger {
   commit(status: Commit['status'], change: Change): Promise<End>;
 }
 
-export function createLedger(claim: Claim, { journal, worker, live, cache }: RunEnvironment): Ledger {
+export function createLedger(claim: Claim, { journal, worker, live, cache, mask }: RunEnvironment): Ledger {
   const { tenant, owner, conversation, run, epoch } = claim;
   const total = { seq: claim.version, bytes: claim.bytes };
   let commits = claim.commits;
@@ -83,7 +83,7 @@ export function createLedger(claim: Claim, { journal, worker, live, cache }: Run
         const start = windowStart({ seq: version, bytes }, window);
         cache.put(claim, { incarnation: claim.incarnation, version, bytes, start, entries });
       }
-      live.committed(commits, eventsOf(added, run, outcome));
+      live.committed(commits, eventsOf(added, run, { outcome, mask }));
       return { claim: done.next };
     },
   };

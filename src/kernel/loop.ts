@@ -192,7 +192,9 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
   ): Promise<ToolResultBody> {
     const output = (text: string) => live.notify({ type: 'tool_output', id: part.id, text });
     const timeoutMs = tool.timeoutMs ?? limits.toolMs;
-    return execute({ call: part, tool, args, key: `${run}:${step}`, timeoutMs, context, middleware, output }, signal);
+    const key = `${run}:${step}`;
+    const scrubber = assembly.scrub?.();
+    return execute({ call: part, tool, args, key, timeoutMs, context, middleware, output, scrubber }, signal);
   }
 
   /** One model step: asks, and commits the answer with its calls. Undefined: there are calls to settle, or ask again. */

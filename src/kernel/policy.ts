@@ -32,10 +32,10 @@ export interface Answer {
   by: string;
 }
 
-/** Reads run; everything else asks. The default where no policy is given. */
+/** Reads run, and what stays inside an isolated sandbox; everything else asks. The default where no policy is given. */
 export const askForWrites: Policy = {
   decide: ({ tool }) =>
-    tool.effect === 'read'
+    tool.effect === 'read' || tool.isContained
       ? { effect: 'allow' }
       : { effect: 'ask', why: `${tool.title} changes something.`, rule: 'default.write_asks' },
 };

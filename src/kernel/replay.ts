@@ -5,16 +5,22 @@ import { STREAM } from './events.ts';
 import type { EntryBody, RunRecord } from './journal.ts';
 import type { AssistantBody } from './messages.ts';
 import { callsOf } from './messages.ts';
+import type { Mask } from './shown.ts';
+import { toShown } from './shown.ts';
 
 /** The events that a commit makes true, in order: the first `k` of the segment that it opens. */
-export function eventsOf(entries: readonly EntryBody[], run: string, outcome?: Outcome | null): AgentEvent[] {
+export function eventsOf(
+  entries: readonly EntryBody[],
+  run: string,
+  { outcome, mask = (value) => value }: { outcome?: Outcome | null | undefined; mask?: Mask | undefined } = {},
+): AgentEvent[] {
   const events: AgentEvent[] = [];
   for (const entry of entries) {
     if (entry.kind === 'assistant') {
       const { usage, model, parts, asks = [] } = entry.body;
       events.push({ type: 'usage', usage, model });
       const calls = callsOf(parts).map(({ id, name, title, icon, args, raw }) => {
-        const shown = { id, name, title: title ?? name, args: raw === undefined ? args : raw };
+        const shown = { id, name, title: title ?? name, args: mask(raw === undefined ? args : raw) };
         return icon === undefined ? shown : { ...shown, icon };
       });
       if (calls.length) events.push({ type: 'tool_call', calls });
@@ -27,11 +33,11 @@ export function eventsOf(entries: readonly EntryBody[], run: string, outcome?: O
       const shown = {
         id: call,
         name,
-        result,
+        ...toShown(result, mask),
         isError,
         ...(fault && { fault }),
         ms,
-        ...(args !== undefined && { args }),
+        ...(args !== undefined && { args: mask(args) }),
       };
       if (last?.type === 'tool_result') last.results.push(shown);
       else events.push({ type: 'tool_result', results: [shown] });
@@ -72,7 +78,7 @@ export function runStart({ run, conversation, request }: RunRecordHead, at: stri
 type RunRecordHead = Pick<RunRecord, 'run' | 'conversation' | 'request'>;
 
 /** All that the record tells of a run (or of its part after a commit), in the order in which it was emitted. */
-export function replay(record: RunRecord): Emitted[] {
+export function replay(record: RunRecord, mask?: Mask): Emitted[] {
   const emitted: Emitted[] = [];
   if (record.startedAt)
     emitted.push({ event: runStart(record, record.startedAt), position: { commit: 0, epoch: 1, k: 0 } });
@@ -84,7 +90,8 @@ export function replay(record: RunRecord): Emitted[] {
     for (const entry of entries) {
       if (entry.kind === 'assistant') emitted.push(...streamOf(entry.body, { commit: commit - 1, epoch }));
     }
-    for (const [k, event] of eventsOf(entries, record.run, commit === terminal ? record.outcome : null).entries()) {
+    const outcome = commit === terminal ? record.outcome : null;
+    for (const [k, event] of eventsOf(entries, record.run, { outcome, mask }).entries()) {
       emitted.push({ event, position: { commit, epoch, k } });
     }
   }

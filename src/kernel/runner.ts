@@ -15,6 +15,7 @@ import { advance } from './loop.ts';
 import type { Middleware } from './middleware.ts';
 import type { Answer } from './policy.ts';
 import { createCursor, replay } from './replay.ts';
+import type { Mask } from './shown.ts';
 
 /** Shaped like pino's methods. */
 export interface Log {
@@ -42,6 +43,8 @@ export interface RunnerConfig {
   /** Makes what a run needs; what it throws ends the run with that error. */
   assemble: (claim: Claim) => Assembly | Promise<Assembly>;
   log: Log;
+  /** What events show of arguments and results; all of it when absent. */
+  mask?: Mask;
   /** Told at each start and end of a run here. */
   onChange?: (change: { claim: Claim; event: AgentEvent }) => void;
   /** Milliseconds between renewals of leases, between looks for runs to take over, and between looks at a foreign run. */
@@ -77,7 +80,7 @@ interface Active {
 }
 
 export function createRunner(config: RunnerConfig): Runner {
-  const { journal, worker, assemble, log, onChange, renewMs = 1500, sweepMs = 1000, pollMs = 250 } = config;
+  const { journal, worker, assemble, log, mask, onChange, renewMs = 1500, sweepMs = 1000, pollMs = 250 } = config;
   const cache = createHistoryCache({ limitBytes: 16_000_000, idleMs: 60_000 });
   const active = new Map<string, Active>();
   const tasks = new Set<Promise<void>>();
@@ -105,7 +108,7 @@ export function createRunner(config: RunnerConfig): Runner {
         made = await assembleOrFail(claim, controller.signal);
         const leftMs = Math.max(0, made.limits.runMs - claim.ageMs);
         timer = setTimeout(stop, Math.min(leftMs, LONGEST_TIMER_MS), 'timeout');
-        const environment = { journal, cache, worker, live, signal: controller.signal, stopped: () => stopped };
+        const environment = { journal, cache, worker, live, mask, signal: controller.signal, stopped: () => stopped };
         return await advance(claim, made, environment);
       } catch (error) {
         // The record could not be reached or read: nothing more is known here. The lease runs out and the run is claimed anew.
@@ -119,6 +122,7 @@ export function createRunner(config: RunnerConfig): Runner {
         // Its place may be its successor's, claimed by this very process.
         if (active.get(claim.run) === entry) active.delete(claim.run);
         live.end();
+        await leave(claim, made);
       }
     };
     const task = run().then((following) => {
@@ -127,6 +131,14 @@ export function createRunner(config: RunnerConfig): Runner {
     });
     tasks.add(task);
     return live;
+  }
+
+  async function leave({ run }: Claim, made: Assembly | undefined): Promise<void> {
+    try {
+      await made?.close?.();
+    } catch (error) {
+      log.error({ err: error, run }, `What a run had could not be closed: ${messageOf(error)}`);
+    }
   }
 
   /** The short way for who submitted: from the first event on, with nothing to catch up. */
@@ -258,7 +270,7 @@ export function createRunner(config: RunnerConfig): Runner {
         held.push(...(live?.snapshot() ?? []));
         const record = await journal.load({ tenant, owner }, run, cursor.seenCommits());
         if (!record) throw journalError('run_not_found', `There is no run ${run}.`);
-        for (const emitted of [...replay(record), ...held]) cursor.deliver(emitted);
+        for (const emitted of [...replay(record, mask), ...held]) cursor.deliver(emitted);
         isCaughtUp = true;
         // Who comes back after the end has nothing more to see.
         ended ||= record.outcome !== null || (isUntilWaiting === true && record.status === 'waiting');

@@ -56,6 +56,8 @@ export interface Tool {
   effect: Effect;
   /** Milliseconds before the call is aborted and told to the model as timed out; the run's own limit when absent. */
   timeoutMs?: number;
+  /** Nothing that it does leaves an isolated sandbox: the default policy lets it run. */
+  isContained?: boolean;
   spec: ToolSpec;
   /** Resolves to the arguments or to a sentence that tells the model what is wrong with them. */
   validate: (args: Json) => Promise<{ value: unknown } | { problem: string }>;
@@ -74,6 +76,7 @@ export interface ToolDefinition<T> {
   schema?: { [key: string]: Json };
   effect: Effect;
   timeoutMs?: number;
+  isContained?: boolean;
   /** Its result is told to the model; what it throws is told as an error. Must be JSON, or undefined. */
   run: (args: T, context: ToolContext) => unknown;
   /** After a crash: what became of the call with this key; undefined when that cannot be known. */

@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import { createMask } from '../../src/access/mask.ts';
+
+const mask = createMask(['kontoNummer']);
+const random = (length: number) => 'aB3dE6gH9jK2mN5pQ8sT1vW4yZ7'.repeat(10).slice(0, length);
+
+test.each([
+  ['a key of a model host', `sk-proj-${random(40)}`],
+  ['a key of Anthropic', `sk-ant-api03-${random(60)}`],
+  ['a token of GitHub', `ghp_${random(36)}`],
+  ['a token of GitLab', `glpat-${random(24)}`],
+  ['a token of Slack', `xoxb-${random(24)}`],
+  ['a key of AWS', 'AKIAIOSFODNN7EXAMPLE'],
+  ['a key of Google', `AIza${random(35)}`],
+  ['a JWT', `eyJ${random(30)}.eyJ${random(30)}.${random(43)}`],
+])('OBS-10: %s is hidden wherever it stands', (_, secret) => {
+  expect(mask({ list: [`before ${secret}, after`], plain: secret })).toEqual({
+    list: ['before ***, after'],
+    plain: '***',
+  });
+});
+
+test('OBS-10: what comes after a telling name is hidden, and the name stays', () => {
+  expect(mask(`Authorization: Bearer ${random(30)}`)).toBe('Authorization: Bearer ***');
+  expect(mask('postgres://ann:hunter2@db:5432/x')).toBe('postgres://ann:***@db:5432/x');
+  expect(mask('export OPENAI_API_KEY="abc12345"; MY_TOKEN=abcdef')).toBe('export OPENAI_API_KEY="***"; MY_TOKEN=***');
+  expect(mask(`x\n-----BEGIN RSA PRIVATE KEY-----\n${random(64)}\n-----END RSA PRIVATE KEY-----\ny`)).toBe('x\n***\ny');
+});
+
+test('OBS-10: values under the names of secrets are hidden, those of the configuration included', () => {
+  const shown = mask({
+    user: 'ann',
+    password: 'x',
+    apiKey: 12345,
+    access_token: 'y',
+    kontonummer: 'z',
+    nested: [{ cookie: 'c' }],
+  });
+  expect(shown).toEqual({
+    user: 'ann',
+    password: '***',
+    apiKey: '***',
+    access_token: '***',
+    kontonummer: '***',
+    nested: [{ cookie: '***' }],
+  });
+});
+
+test('OBS-10: what is no secret stays as it is', () => {
+  const plain = {
+    text: 'The token economy, a secret garden; sk-1 and 密码 and PASSWORD=$PASSWORD, http://host:8080/a@b',
+    password: '',
+    token: true,
+    tokens: 12,
+    maxTokens: 3,
+    list: [null, 1, false, 'https://example.com/?q=1'],
+  };
+  expect(mask(plain)).toEqual(plain);
+});
+
+test('OBS-10: hiding takes time in proportion to the text', () => {
+  const nasty = ['A_'.repeat(200_000), 'eyJa.'.repeat(80_000), '-----BEGIN '.repeat(40_000), 'Bearer '.repeat(60_000)];
+  const began = performance.now();
+  for (const text of nasty) mask(text);
+  expect(performance.now() - began).toBeLessThan(4000);
+});
