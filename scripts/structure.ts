@@ -12,6 +12,7 @@ const FOLDERS: Record<string, { level: number; packages: string[] }> = {
     level: 1,
     packages: ['zod', '@ai-sdk/anthropic', '@ai-sdk/openai', '@ai-sdk/deepseek', '@ai-sdk/alibaba', '@ai-sdk/provider'],
   },
+  sandbox: { level: 1, packages: ['zod', 'dockerode', 'e2b', 'just-bash'] },
   terminal: { level: 1, packages: [] },
   access: { level: 2, packages: [] },
   memory: { level: 2, packages: ['yaml'] },

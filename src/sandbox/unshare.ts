@@ -1,0 +1,173 @@
+// Commands in sandboxes of util-linux, which every Linux has: `unshare` makes the namespaces, a shell script the file
+// system in them. As bubblewrap, but slower to start, and without a filter of system calls: that takes a program of its own.
+import { execFile } from 'node:child_process';
+import { existsSync, lstatSync, realpathSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { promisify } from 'node:util';
+import { messageOf } from '../kernel/index.ts';
+import { sandboxError } from './errors.ts';
+import { folderSeen, launch } from './launch.ts';
+import { createOneShotExecution, type Launch } from './one-shot.ts';
+import { adviceFor, findProgram, namespaceHint, tryOut } from './probe.ts';
+import type { BackendConfig, CreateBackend, Execution, SandboxCapabilities } from './sandbox.ts';
+
+/** Folders and links of a Linux system that lead to its programs. */
+const systemFolders = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
+/** What programs of the host read, and what says nothing about the host. */
+const systemFiles = [
+  '/etc/alternatives',
+  '/etc/ld.so.cache',
+  '/etc/localtime',
+  '/etc/mime.types',
+  '/etc/pki/tls/certs',
+  '/etc/ssl/certs',
+  '/etc/ssl/openssl.cnf',
+];
+const networkFiles = ['/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'];
+const devices = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random', '/dev/urandom'];
+/** 64 MB, in bytes for files in memory and in pages for what programs share by System V's calls. */
+const SHARED_MEMORY = { bytes: 67_108_864, pages: 16_384 };
+
+/**
+ * Runs as root of a new user namespace, whose only rights are in its own namespaces: makes a file system in `root`, with
+ * the folder "$1" as its slot, moves into it, gives up all rights, and goes on as the program that follows. One more user
+ * namespace may be made in it, and the step from this root to an ordinary user uses it up. What this server inherited open
+ * is closed first: commands could open it by way of the first process of the sandbox.
+ */
+function createInit(root: string, network: BackendConfig['network']): string {
+  const all = [...systemFolders, ...systemFiles, ...(network === 'host' ? networkFiles : [])].filter(existsSync);
+  const [links, shown] = [all.filter(isFolderLink), all.filter((path) => !isFolderLink(path))];
+  const folders = ['/usr', ...shown.filter((path) => statSync(path).isDirectory())];
+  const files = shown.filter((path) => !folders.includes(path));
+  const below = (paths: string[]) => paths.map((path) => `.${path}`).join(' ');
+  const table = [
+    ...[...folders, ...files].map((path) => `${path} ${root}${path} none rbind,ro,nosuid,nodev`),
+    ...devices.map((path) => `${path} ${root}${path} none bind`),
+    `/proc/self/fd/9 ${root}/slot none bind,nosuid,nodev`,
+    `tmpfs ${root}/dev/shm tmpfs size=${SHARED_MEMORY.bytes},mode=1777,nosuid,nodev`,
+    `proc ${root}/proc proc nosuid,nodev,noexec`,
+  ];
+  return `
+set -e
+for path in /proc/self/fd/*; do
+  [ "\${path##*/}" -le 4 ] || eval "exec \${path##*/}>&-"
+done
+exec 9<"$1"
+shift
+mount -t tmpfs -o size=4m,mode=755,nosuid,nodev tmpfs ${root}
+cd ${root}
+mkdir -p proc dev/shm slot etc ${below([...folders, ...files.map(dirname)])}
+${[...files, ...devices].map((path) => `: >.${path}`).join('\n')}
+echo '${table.join('\n')}' >etc/fstab
+mount --all --fstab etc/fstab
+rm etc/fstab
+exec 9<&-
+cp -P ${['/dev/fd', '/dev/stdin', '/dev/stdout', '/dev/stderr'].join(' ')} dev
+${links.length ? `cp -P ${links.join(' ')} .` : ''}
+ln -s slot/ws workspace
+ln -s slot/tmp tmp
+echo 'root:x:0:0:root:/:/usr/sbin/nologin
+sandbox:x:1000:1000:sandbox:/workspace:/bin/bash' >etc/passwd
+echo 'root:x:0:
+sandbox:x:1000:' >etc/group
+${network === 'none' ? "echo '127.0.0.1 localhost sandbox\n::1 localhost' >etc/hosts\nip link set lo up 2>/dev/null || :" : ''}
+pivot_root . .
+umount -l .
+mount -o remount,bind,ro,nosuid,nodev /
+hostname sandbox 2>/dev/null || :
+{ echo ${SHARED_MEMORY.pages} >/proc/sys/kernel/shmall; } 2>/dev/null || :
+echo 1 >/proc/sys/user/max_user_namespaces
+exec setpriv --no-new-privs --bounding-set=-all,+setfcap --inh-caps=-all --ambient-caps=-all -- "$@"
+`;
+}
+
+/** As those into /usr; a file of /etc that is a link is shown as what it leads to. */
+const isFolderLink = (path: string): boolean => systemFolders.includes(path) && lstatSync(path).isSymbolicLink();
+
+/**
+ * The first process of the sandbox: the kernel sends it no signal and leaves it all orphans, so the program is its child,
+ * an ordinary user of a namespace of its own, from which it cannot be traced; to make one of a root takes setfcap. It holds
+ * nothing of the streams. (A shell gives its children in the background no standard input, hence 5.)
+ */
+const REAP = `
+exec 5<&0
+unshare --user --map-user 1000 --map-group 1000 --keep-caps -- setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all -- env -i "$@" <&5 5<&- &
+exec <&- >&- 2>&- 3<&- 4>&- 5<&-
+wait $!
+`;
+
+/** As `CreateBackend`; tries a command before it resolves. */
+export const createUnshareBackend: CreateBackend = async (config) => {
+  const version = await findVersion();
+  const start = createLaunch(config);
+  const { programs, failure } = await tryOut(start, config.limits);
+  if (failure) {
+    throw sandboxError('unavailable', `unshare does not work here. ${failure}`, { hint: namespaceHint() });
+  }
+  const executions = new Set<Execution>();
+  const capabilities: SandboxCapabilities = {
+    isolation: 'namespace',
+    hasPrograms: true,
+    hasNetwork: config.network === 'host',
+    keepsBackground: false,
+    killsAll: true,
+    memoryLimit: 'total',
+    diskLimit: 'total',
+    hasProcessLimit: true,
+  };
+  return {
+    kind: 'unshare',
+    capabilities,
+    description: `unshare (util-linux ${version}), without a filter of system calls; bubblewrap has one`,
+    advice: adviceFor(programs, config.network),
+    opensEmpty: true,
+    async open(slot, signal) {
+      const execution = await createOneShotExecution(slot, start, { limits: config.limits, signal });
+      const close = async () => {
+        await execution.close();
+        executions.delete(opened);
+      };
+      const opened = { ...execution, close };
+      executions.add(opened);
+      return opened;
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all([...executions].map((execution) => execution.close()));
+    },
+  };
+};
+
+async function findVersion(): Promise<string> {
+  if (process.platform !== 'linux') {
+    throw sandboxError('unavailable', `Namespaces are a part of Linux; this is ${process.platform}.`);
+  }
+  const missing = ['unshare', 'setpriv', 'mount', 'pivot_root', 'bash'].filter((name) => !findProgram(name));
+  if (missing.length) {
+    throw sandboxError('unavailable', `These programs are missing: ${missing.join(', ')}.`, {
+      hint: 'Install them: apt install util-linux mount bash (Debian, Ubuntu), dnf install util-linux bash (Fedora), apk add util-linux bash (Alpine).',
+    });
+  }
+  try {
+    const { stdout } = await promisify(execFile)('unshare', ['--version'], {
+      timeout: 10_000,
+      env: { PATH: '/usr/bin:/bin' },
+    });
+    return /\d+(\.\d+)+/.exec(stdout)?.[0] ?? 'of unknown version';
+  } catch (cause) {
+    throw sandboxError('unavailable', `unshare cannot be started: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** The death of the server ends the outer `unshare`, whose death ends the sandbox. */
+function createLaunch({ network }: BackendConfig): Launch {
+  const namespaces = ['--user', '--map-root-user', '--mount', '--pid', '--ipc', '--uts', '--cgroup'];
+  if (network === 'none') namespaces.push('--net');
+  return (slot, entry) => {
+    const seen = folderSeen(slot);
+    // What is made there hides what was there.
+    const root = realpathSync(seen).startsWith('/var/') ? '/tmp' : '/var';
+    const outer = ['setpriv', '--pdeathsig', 'KILL', 'unshare', ...namespaces, '--fork', '--kill-child', '--'];
+    const init = ['/bin/bash', '--norc', '--noprofile', '-c', createInit(root, network), 'bash', seen];
+    return launch(slot, [...outer, ...init, '/bin/sh', '-c', REAP, 'sh', ...entry], []);
+  };
+}

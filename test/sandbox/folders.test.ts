@@ -1,0 +1,176 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import type { Folders } from '../../src/sandbox/folders.ts';
+import { createFolders } from '../../src/sandbox/folders.ts';
+
+const ann = { tenant: 't', owner: 'ann', conversation: 'web' };
+
+async function root(): Promise<string> {
+  const made = await mkdtemp(join(tmpdir(), 'homard-folders-'));
+  onTestFinished(() => rm(made, { recursive: true, force: true }));
+  return made;
+}
+
+async function open(path: string, isAlone = false): Promise<Folders> {
+  return await createFolders(path, { hasUser: true, isAlone });
+}
+
+test('the files of a conversation are where its run is, and come back', async () => {
+  const folders = await open(await root());
+  expect(await folders.find(ann)).toBe('nowhere');
+  const slot = await folders.makeSlot();
+  const workspace = await folders.take(slot, ann);
+  await writeFile(join(slot.directory, 'ws', 'a.txt'), 'kept');
+  expect(await readFile(join(workspace!.root, 'a.txt'), 'utf8')).toBe('kept');
+  workspace!.seen.set('a.txt', 'hash');
+  expect(await folders.find(ann)).toBe('taken');
+  expect(await folders.take(await folders.makeSlot(), ann)).toBeUndefined();
+  await workspace!.release();
+  const found = await folders.find(ann);
+  expect(found).toEqual({ root: expect.any(String) });
+  expect(await readFile(join((found as { root: string }).root, 'a.txt'), 'utf8')).toBe('kept');
+  const again = await folders.take(await folders.makeSlot(), ann);
+  expect([...again!.seen]).toEqual([['a.txt', 'hash']]);
+  await again!.release();
+});
+
+test('conversations of two owners, and names that are no paths, never meet', async () => {
+  const path = await root();
+  const folders = await open(path);
+  const keys = [
+    ann,
+    { ...ann, owner: 'bob' },
+    { ...ann, tenant: 'u' },
+    { ...ann, conversation: '../../x' },
+    { ...ann, conversation: '中文/'.repeat(80) },
+  ];
+  for (const [i, key] of keys.entries()) {
+    await folders.make(key);
+    const { root } = (await folders.find(key)) as { root: string };
+    expect(await readdir(root)).toEqual([]);
+    expect(root.startsWith(join(path, 'conversations'))).toBe(true);
+    await writeFile(join(root, 'who'), String(i));
+  }
+  expect((await readdir(path)).sort()).toEqual(['conversations', 'lost', 'slots', 'trash']);
+  await folders.removeAll({ tenant: 't', owner: 'bob' });
+  expect(await folders.find(keys[1]!)).toBe('nowhere');
+  expect(await folders.find(ann)).not.toBe('nowhere');
+});
+
+/** What a server leaves that was killed while a run had files. */
+async function leftBehind(path: string): Promise<{ id: string; owner: string }> {
+  const folders = await open(path);
+  const slot = await folders.makeSlot();
+  await folders.take(slot, ann);
+  await writeFile(join(slot.directory, 'ws', 'a.txt'), 'kept');
+  return { id: slot.id, owner: join(path, 'slots', slot.id, 'owner.json') };
+}
+
+test('SBX-13: what a server that died had in its slot is brought back, once its process is gone', async () => {
+  const path = await root();
+  const { owner } = await leftBehind(path);
+  const other = await open(path);
+  expect(await other.reap()).toBe(0); // this process lives
+  const child = spawn(process.execPath, ['-e', '']);
+  await once(child, 'exit');
+  await writeFile(owner, JSON.stringify({ ...(JSON.parse(await readFile(owner, 'utf8')) as object), pid: child.pid }));
+  expect(await other.reap()).toBe(1);
+  const { root: files } = (await other.find(ann)) as { root: string };
+  expect(await readFile(join(files, 'a.txt'), 'utf8')).toBe('kept');
+  expect(await readdir(join(path, 'slots'))).toEqual([]);
+});
+
+test('SBX-13: slots of another machine stay as long as it is heard of', async () => {
+  const path = await root();
+  const { owner } = await leftBehind(path);
+  await writeFile(
+    owner,
+    JSON.stringify({ ...(JSON.parse(await readFile(owner, 'utf8')) as object), host: 'elsewhere' }),
+  );
+  const folders = await open(path);
+  expect(await folders.reap()).toBe(0);
+  await utimes(owner, new Date(0), new Date(0));
+  expect(await folders.reap()).toBe(1);
+  expect(await folders.find(ann)).toEqual({ root: expect.any(String) });
+});
+
+test('a server that is alone takes back whatever is in a slot, also one without an owner', async () => {
+  const path = await root();
+  const { id, owner } = await leftBehind(path);
+  await mkdir(join(path, 'slots', 'torn', 'box'), { recursive: true });
+  await writeFile(owner, '{"pid": 1');
+  const folders = await open(path, true);
+  expect(await folders.reap()).toBe(2);
+  expect(await readdir(join(path, 'slots'))).toEqual([]);
+  // Nobody knows any more whose they are, but they are not thrown away.
+  expect(await readFile(join(path, 'lost', id, 'a.txt'), 'utf8')).toBe('kept');
+});
+
+test('what a command put in the place of its folder is not followed', async () => {
+  const path = await root();
+  const outside = await root();
+  await writeFile(join(outside, 'secret'), 'x');
+  const folders = await open(path);
+  const slot = await folders.makeSlot();
+  const workspace = await folders.take(slot, ann);
+  await writeFile(join(slot.directory, 'ws', 'a.txt'), 'kept');
+  await rename(join(slot.directory, 'ws'), join(slot.directory, 'tmp', 'moved'));
+  await symlink(outside, join(slot.directory, 'ws'));
+  expect(await readdir(workspace!.root)).toEqual(['a.txt']);
+  await workspace!.release();
+  const { root: files } = (await folders.find(ann)) as { root: string };
+  expect((await stat(files)).isDirectory()).toBe(true);
+  expect(await readdir(files)).toEqual(['a.txt']);
+  expect(await readFile(join(outside, 'secret'), 'utf8')).toBe('x');
+});
+
+test('a conversation that was deleted while a run had its files leaves nothing', async () => {
+  const path = await root();
+  const folders = await open(path);
+  const slot = await folders.makeSlot();
+  const workspace = await folders.take(slot, ann);
+  await mkdir(join(slot.directory, 'ws', 'closed'));
+  await writeFile(join(slot.directory, 'ws', 'closed', 'a.txt'), 'x');
+  await chmod(join(slot.directory, 'ws', 'closed'), 0o000);
+  await folders.remove(ann);
+  await workspace!.release();
+  expect(await folders.find(ann)).toBe('nowhere');
+  for (const folder of ['slots', 'conversations', 'trash']) expect(await readdir(join(path, folder))).toEqual([]);
+});
+
+test.skipIf(process.getuid?.() !== 0)(
+  'files belong to the user of commands, whoever they belonged to before',
+  async () => {
+    const path = await root();
+    const plain = await createFolders(path, { hasUser: false, isAlone: false });
+    const slot = await plain.makeSlot();
+    const workspace = await plain.take(slot, ann);
+    await mkdir(join(slot.directory, 'ws', 'a'));
+    await symlink('/etc/passwd', join(slot.directory, 'ws', 'a', 'link'));
+    await workspace!.release();
+    const before = await stat('/etc/passwd');
+    const folders = await open(path);
+    const other = await folders.makeSlot();
+    const taken = await folders.take(other, ann);
+    expect((await stat(join(other.directory, 'ws', 'a'))).uid).toBe(folders.user?.uid);
+    expect((await stat(other.directory)).uid).toBe(0);
+    expect((await stat('/etc/passwd')).uid).toBe(before.uid);
+    await taken!.release();
+  },
+);
