@@ -1,5 +1,6 @@
 // Measures Homard on both back ends beside a raw proxy and a bare AI SDK server, in one run on one machine (Linux).
 //   npm run bench -- [--quick] [--json] [--only homard-embedded,aisdk] [--rows plain50,start] [--profile]
+//   npm run bench -- --sandbox     sandboxes instead (sandbox.ts), for docker: scripts/dockerd.sh npm run bench -- --sandbox
 // The server under test has core 0; model, client and this process share core 1. Exit code 1 when the gate fails.
 // --json prints one object, subject -> metric -> value. HOMARD_BENCH_DATABASE_URL names another PostgreSQL.
 import { fork, type ChildProcess } from 'node:child_process';
@@ -10,6 +11,7 @@ import { parseArgs } from 'node:util';
 import { freePort, pin, start, stopAll } from './process.ts';
 import { createSamples, formatTable, judge, type Results } from './report.ts';
 import { measureAll, rowNames, type Pace } from './rounds.ts';
+import { measureSandboxes } from './sandbox.ts';
 import { createSubject, subjectNames, type Subject } from './subjects.ts';
 
 const SERVER_CORE = '0';
@@ -46,7 +48,14 @@ let client: ChildProcess | undefined;
 function readOptions() {
   const flag = { type: 'boolean', default: false } as const;
   const { values } = parseArgs({
-    options: { quick: flag, json: flag, profile: flag, only: { type: 'string' }, rows: { type: 'string' } },
+    options: {
+      quick: flag,
+      json: flag,
+      profile: flag,
+      sandbox: flag,
+      only: { type: 'string' },
+      rows: { type: 'string' },
+    },
   });
   return {
     ...values,
@@ -67,6 +76,10 @@ function say(text: string): void {
 }
 
 async function main(): Promise<string[]> {
+  if (options.sandbox) {
+    await measureSandboxes(say);
+    return [];
+  }
   if (os.availableParallelism() < 2) throw new Error('two cores are needed: one for the server, one for its clients');
   pin(process.pid, CLIENT_CORE);
   const directory = await fs.mkdtemp(join(os.tmpdir(), 'homard-bench-'));

@@ -97,6 +97,9 @@ const environment: Record<string, string> = {
   OPENAI_MODEL: 'Model of the host `openai` where a request and `models.default` name none.',
   OLLAMA_HOST: 'Where Ollama runs; `127.0.0.1` when absent.',
   OLLAMA_BASE_URL: 'The same; goes before `OLLAMA_HOST`.',
+  NODE_ENV: '`production`: the sandbox `local` is refused, unless `sandbox.local.inProduction` allows it.',
+  DOCKER_HOST: 'Where the Docker API is, for the sandbox `docker`; `sandbox.docker.socket` goes before it.',
+  PATH: 'Where programs such as `bwrap` are looked for.',
   NO_COLOR: 'Set: no colours in the terminal.',
   TERM: '`dumb`: no colours and no status line in the terminal.',
 };

@@ -1,11 +1,15 @@
 // The composition root: every part is built by hand, in order, and disposed in reverse.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { hostname } from 'node:os';
+import { hostname, totalmem } from 'node:os';
 import type { Hono } from 'hono';
 import type { Caller, Identity } from './access/identity.ts';
+import { createMask } from './access/mask.ts';
+import { createSeal } from './access/seal.ts';
 import { createSignIn } from './access/sign-in.ts';
 import { createAssembler } from './agents/assemble.ts';
+import { withFiles } from './agents/conversation-files.ts';
+import { equip } from './agents/equip.ts';
 import type { ConfigInput } from './config.ts';
 import { toConfig } from './config.ts';
 import type { Log, Middleware, Model, Policy, Tool } from './kernel/index.ts';
@@ -15,6 +19,8 @@ import { createPriceTable } from './models/prices.ts';
 import type { ModelsList } from './models/catalog.ts';
 import { DEMO } from './models/config.ts';
 import { createSetup } from './models/setup.ts';
+import { chooseBackend, describeBackend } from './sandbox/backends.ts';
+import { createSandboxes } from './sandbox/sandboxes.ts';
 import type { ServerEnvironment } from './server/context.ts';
 import { createFeed } from './server/feed.ts';
 import { createHttpApp } from './server/http.ts';
@@ -33,6 +39,7 @@ import { createTranscriptStore } from './store/transcripts.ts';
 import { createUsageReport } from './store/usage.ts';
 import { currentTime } from './tools/clock.ts';
 import { rollDice } from './tools/dice.ts';
+import { createSandboxTools } from './tools/hands.ts';
 import { version } from './version.ts';
 
 export interface HomardInput {
@@ -67,6 +74,8 @@ export interface Homard extends AsyncDisposable {
   isDemo: boolean;
   /** What answers where a request names no model, as it was found at the start. */
   model: string;
+  /** Where commands run, for people. */
+  sandbox: string;
   /** Stops runs so that another process, or the next start, goes on with them; then closes the store. */
   close(): Promise<void>;
 }
@@ -96,6 +105,8 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
   });
   const { router } = setup;
   const looked = input.model ? undefined : router.findLocal();
+  const choosing = chooseBackend({ config: config.sandbox, environment, log });
+  choosing.catch(() => undefined); // awaited below
   await using stack = new AsyncDisposableStack();
   makeDirectory(config.data);
   const database = stack.use(
@@ -125,8 +136,29 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
         }),
       )
     : undefined;
+  const secrets = pick(environment, config.sandbox.secrets);
+  const backend = await choosing;
+  const { env, perUser, total, waitSeconds, warm = totalmem() > 1e9 ? 2 : 0 } = config.sandbox;
+  const sandboxes =
+    backend &&
+    stack.use(
+      await createSandboxes({
+        backend,
+        directory: join(config.data, 'sandbox'),
+        isAlone: isEmbedded,
+        perUser,
+        total,
+        waitMs: waitSeconds * 1000,
+        warm,
+        fileBytes: config.sandbox.limits.fileBytes,
+        equipment: { env, secrets },
+        log,
+      }),
+    );
+  const seal = await createSeal(config.data);
+  const mask = createMask(config.mask.names);
   const stored = createConversations(database);
-  const conversations = transcripts ? withTranscripts(stored, transcripts) : stored;
+  const conversations = withFiles(transcripts ? withTranscripts(stored, transcripts) : stored, sandboxes);
   const { everyHours = isEmbedded ? 24 : 0, keep } = config.backup;
   const files = createFiles(database, join(config.data, 'files'));
   stack.use(
@@ -138,7 +170,10 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
       log,
       backup: { everyHours, keep },
       conversationDays: config.retention.conversationDays,
-      onRemoved: async (key) => await transcripts?.remove(key),
+      onRemoved: async (key) => {
+        await transcripts?.remove(key);
+        await sandboxes?.remove(key);
+      },
       sweepFiles: (before, signal) => files.sweep(before, signal),
     }),
   );
@@ -156,13 +191,21 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
     );
   };
   // The model may be chosen while the server runs: the demo's own tool is there as long as the demo is.
-  const assemblers = { demo: assemblerWith([currentTime, rollDice]), real: assemblerWith([currentTime]) };
+  const hands = sandboxes ? createSandboxTools(sandboxes) : [];
+  const assemblers = {
+    demo: assemblerWith([currentTime, rollDice, ...hands]),
+    real: assemblerWith([currentTime, ...hands]),
+  };
   const assembler = () => (isDemo() ? assemblers.demo : assemblers.real);
   const runner = stack.use(
     createRunner({
       journal,
       worker: `${hostname()}-${process.pid}-${crypto.randomUUID().slice(0, 8)}`,
-      assemble: (claim) => assembler().assemble(claim),
+      assemble: (claim) => ({
+        ...assembler().assemble(claim),
+        ...(sandboxes && equip(claim, { sandboxes, secrets, seal })),
+      }),
+      mask,
       log,
       onChange: ({ claim, event }) => {
         if (event.type === 'run_start' || event.type === 'run_end' || event.type === 'error') feed.hint(claim);
@@ -181,6 +224,9 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
     journal,
     conversations,
     files,
+    ...(sandboxes && { sandboxes }),
+    seal,
+    mask,
     feed,
     log,
     identity: input.identity ?? signIn!.identity,
@@ -196,7 +242,13 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
       }),
     },
     isReachable: () => isReachable(database, health),
-    describe: () => ({ version, store: database.kind, models: router.describe(), activeRuns: runner.activeCount() }),
+    describe: () => ({
+      version,
+      store: database.kind,
+      models: router.describe(),
+      activeRuns: runner.activeCount(),
+      sandbox: sandboxes ? { ...describeBackend(sandboxes.backend), ...sandboxes.stats() } : { kind: 'off' },
+    }),
     config: {
       bodyLimitBytes: config.bodyLimitBytes,
       fileLimitBytes: config.fileLimitBytes,
@@ -210,7 +262,13 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
   const owned = stack.move();
   const close = () => owned.disposeAsync();
   const model = input.model?.name ?? router.describe().default;
-  return { fetch: app.fetch, isDemo: isDemo(), model, close, [Symbol.asyncDispose]: close };
+  const sandbox = backend ? `${backend.description} (isolation: ${backend.capabilities.isolation})` : 'off';
+  return { fetch: app.fetch, isDemo: isDemo(), model, sandbox, close, [Symbol.asyncDispose]: close };
+}
+
+/** The named variables that are there. */
+function pick(environment: Record<string, string | undefined>, names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])));
 }
 
 /** Where the host gives the model, it is the only one. */

@@ -109,7 +109,7 @@ const caring: Record<string, (given: string[]) => Promise<void>> = {
       await router.findLocal();
       return router.resolve();
     };
-    const plan = { arguments: given, version, load, findModel, findServer: () => namedServer(loadConfig()) };
+    const plan = { arguments: given, version, load, findModel, log, findServer: () => namedServer(loadConfig()) };
     process.exit(await doctor(plan));
   },
 };
@@ -148,6 +148,7 @@ async function start(config: Config): Promise<void> {
     .catch(warn('there is no sign-in link'));
   console.log(`Try it: ${curlOf(address, config)}`);
   console.log(homard.isDemo ? DEMO : `Model: ${homard.model}`);
+  console.log(`Sandbox: ${homard.sandbox}`);
   if (!isLoopback(config.host)) {
     console.warn(
       `Warning: ${config.host} is reachable by others. Put TLS in front of it, or set HOMARD_HOST=127.0.0.1.`,

@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { defineErrors, messageOf } from './kernel/index.ts';
 import { modelsConfig } from './models/config.ts';
 import { pricesConfig } from './models/prices.ts';
+import { sandboxConfig } from './sandbox/config.ts';
 
 export const configError = defineErrors('config', {
   invalid: { status: 500, hint: 'Correct homard.config.yaml, or the environment variable that is named.' },
@@ -79,6 +80,17 @@ export const configSchema = z.strictObject({
         .min(1)
         .optional()
         .describe('Days after which a conversation that nobody touched is deleted; all are kept when absent.'),
+    })
+    .prefault({}),
+  sandbox: sandboxConfig.prefault({}),
+  mask: z
+    .strictObject({
+      names: z
+        .array(z.string().min(1))
+        .default([])
+        .describe(
+          'Names of arguments and of fields of results whose values are not shown, beside password, token and the like.',
+        ),
     })
     .prefault({}),
   prices: pricesConfig.default({}),

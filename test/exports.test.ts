@@ -17,6 +17,7 @@ it('the public names are these, and change only on purpose', () => {
   ]);
   expect(Object.keys(kernel).toSorted()).toEqual([
     'AgentError',
+    'SHOWN_CHARS',
     'STREAM',
     'addUsage',
     'allowAll',
@@ -40,13 +41,16 @@ it('the public names are these, and change only on purpose', () => {
     'replay',
     'textOf',
     'toEventId',
+    'toShown',
     'toolError',
     'unreachable',
     'windowStart',
   ]);
   expect(Object.keys(testing).toSorted()).toEqual([
     'createClock',
+    'createE2bServer',
     'createModelServer',
+    'createSandboxUnderTest',
     'createScriptedModel',
     'createStrictMessagesServer',
     'createStrictModelServer',
@@ -54,9 +58,11 @@ it('the public names are these, and change only on purpose', () => {
     'demandsReasoning',
     'forbidsReasoning',
     'journalSuite',
+    'measureSandbox',
     'refusesCalls',
     'refusesKeywords',
     'refusesOrphans',
     'refusesRoles',
+    'sandboxSuite',
   ]);
 });

@@ -1,9 +1,11 @@
 // homard doctor: looks at everything that a server needs, and says of each what is wrong and what to do.
-import type { Model } from '../kernel/index.ts';
+import type { Log, Model } from '../kernel/index.ts';
 import { AgentError, messageOf } from '../kernel/index.ts';
+import type { SandboxConfig } from '../sandbox/config.ts';
 import { parseArguments } from './backup.ts';
 import { inspectBackups, inspectDatabase, inspectDirectoryOf } from './doctor-data.ts';
 import { inspectModel, inspectPort, inspectRuntime } from './doctor-host.ts';
+import { inspectSandbox } from './doctor-sandbox.ts';
 
 export interface Finding {
   name: string;
@@ -19,6 +21,7 @@ export interface DoctorConfig {
   databaseUrl: string | undefined;
   host: string;
   port: number;
+  sandbox: SandboxConfig;
   /** The file that was read. */
   file: string | undefined;
 }
@@ -39,6 +42,7 @@ export interface DoctorPlan {
   findServer: () => Promise<RunningServer | undefined>;
   /** What answers where a request names no model. */
   findModel: () => Promise<Model>;
+  log: Log;
 }
 
 /** A look that fails in a way it did not expect is a problem, too. */
@@ -68,6 +72,7 @@ export async function doctor(plan: DoctorPlan): Promise<number> {
     await inspectDirectoryOf(config, collect);
     await inspectDatabase({ config, server, version: plan.version, isDeep: values.deep === true, collect });
     await inspectBackups(config, { collect, isDeep: values.deep === true });
+    await inspectSandbox(config.sandbox, { collect, log: plan.log });
     await collect('port', () => inspectPort(config!, server));
     if (!values['no-call']) await collect('model', () => inspectModel(plan.findModel));
   }

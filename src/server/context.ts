@@ -4,12 +4,14 @@ import type { PriceOf } from '../models/prices.ts';
 import type { UsageReport } from '../store/usage.ts';
 import type { ModelsList } from '../models/catalog.ts';
 import type { Setup } from '../models/setup.ts';
+import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Conversations } from '../store/conversations.ts';
 import type { Files } from '../store/files.ts';
 import type { Health } from '../store/health.ts';
 import type { Caller, Identity } from '../access/identity.ts';
 import type { SignIn } from '../access/sign-in.ts';
-import type { Journal, Log, Runner } from '../kernel/index.ts';
+import type { Seal } from '../access/seal.ts';
+import type { Journal, Log, Mask, Runner } from '../kernel/index.ts';
 import type { Feed } from './feed.ts';
 import type { Page } from './static.ts';
 
@@ -21,6 +23,12 @@ export interface ServerParts {
   journal: Journal;
   conversations: Conversations;
   files: Files;
+  /** Absent where there is no sandbox. */
+  sandboxes?: Sandboxes;
+  /** Hides in the record what a client sent in secret. */
+  seal: Seal;
+  /** What is shown of arguments and results. */
+  mask: Mask;
   feed: Feed;
   identity: Identity;
   /** Absent where a host has its own sign-in. */

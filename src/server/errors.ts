@@ -23,6 +23,7 @@ export const serverError = defineErrors('server', {
   conversation_not_found: { status: 404, hint: 'GET /conversations lists what there is.' },
   file_not_found: { status: 404, hint: 'Send the file to POST /files again: it answers the id.' },
   file_too_large: { status: 413, hint: 'Send a smaller file, or raise "fileLimitBytes" in homard.config.yaml.' },
+  no_sandbox: { status: 404, hint: 'Set sandbox.kind in homard.config.yaml to something else than off.' },
   history_differs: {
     status: 409,
     hint: 'Send only the new message (or "query"); the server keeps the history. Fork the conversation to change it.',

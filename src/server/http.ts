@@ -13,6 +13,7 @@ import { modelRoutes } from './routes/models.ts';
 import { openApiRoutes } from './routes/openapi.ts';
 import { runRoutes } from './routes/runs.ts';
 import { setupRoutes } from './routes/setup.ts';
+import { workspaceRoutes } from './routes/workspace.ts';
 import { usageRoutes } from './routes/usage.ts';
 import { acceptsHtml } from './static.ts';
 
@@ -79,6 +80,7 @@ export function createHttpApp(parts: ServerParts): Hono<ServerEnvironment> {
   app.route('/', runRoutes(parts));
   app.route('/', conversationRoutes(parts));
   app.route('/', fileRoutes(parts));
+  app.route('/', workspaceRoutes(parts));
   app.route('/', approvalRoutes(parts));
   app.route('/', feedRoutes(parts));
   app.route('/', usageRoutes(parts));

@@ -1,5 +1,5 @@
-import type { Entry } from '../kernel/index.ts';
-import { callsOf, textOf } from '../kernel/index.ts';
+import type { Entry, Mask } from '../kernel/index.ts';
+import { callsOf, textOf, toShown } from '../kernel/index.ts';
 import { serverError } from './errors.ts';
 
 interface Spoken {
@@ -65,11 +65,11 @@ function isSame(sent: Turn, known: Turn): boolean {
 }
 
 /** Entries as people read them: results of parallel calls in the order of the calls. */
-export function toMessageViews(entries: readonly Entry[]): object[] {
+export function toMessageViews(entries: readonly Entry[], mask: Mask): object[] {
   const views: object[] = [];
   for (let i = 0; i < entries.length; i++) {
     const entry = entries[i]!;
-    views.push(toView(entry));
+    views.push(toView(entry, mask));
     if (entry.kind !== 'assistant') continue;
     const order = new Map(callsOf(entry.body.parts).map((call, index) => [call.id, index]));
     const results: Extract<Entry, { kind: 'tool_result' }>[] = [];
@@ -78,11 +78,25 @@ export function toMessageViews(entries: readonly Entry[]): object[] {
       i++;
     }
     results.sort((a, b) => (order.get(a.body.call) ?? 0) - (order.get(b.body.call) ?? 0));
-    views.push(...results.map(toView));
+    views.push(...results.map((result) => toView(result, mask)));
   }
   return views;
 }
 
-function toView({ seq, run, at, epoch, kind, body }: Entry): object {
-  return { id: seq, kind, run, at, epoch, ...body };
+function toView(entry: Entry, mask: Mask): object {
+  const { seq, run, at, epoch, kind } = entry;
+  return { id: seq, kind, run, at, epoch, ...toBody(entry, mask) };
+}
+
+function toBody({ kind, body }: Entry, mask: Mask): object {
+  if (kind === 'tool_result') {
+    const args = body.args === undefined ? undefined : { args: mask(body.args) };
+    return { ...body, ...toShown(body.result, mask), ...args };
+  }
+  if (kind !== 'assistant') return body;
+  const parts = body.parts.map((part) => {
+    if (part.type !== 'tool_call') return part;
+    return { ...part, args: mask(part.args), ...(part.raw !== undefined && { raw: mask(part.raw) }) };
+  });
+  return { ...body, parts };
 }

@@ -6,16 +6,26 @@ import { journalError } from '../kernel/index.ts';
 import { modelsError } from '../models/errors.ts';
 import { setupError } from '../models/settings.ts';
 import { setupChoice } from '../models/setup.ts';
+import { sandboxError } from '../sandbox/errors.ts';
 import { storeError } from '../store/errors.ts';
 import { serverError } from './errors.ts';
 import { decision } from './routes/approvals.ts';
 import { backupQuery } from './routes/backup.ts';
 import { forkRequest, listQuery, messagesQuery, titleRequest } from './routes/conversations.ts';
+import { contentQuery, workspaceQuery } from './routes/workspace.ts';
 import { usageQuery } from './routes/usage.ts';
 import type { AnswerName } from './shapes.ts';
 import { chatRequest } from './submission.ts';
 
-export const catalogues = [serverError, journalError, storeError, agentsError, setupError, modelsError] as const;
+export const catalogues = [
+  serverError,
+  journalError,
+  storeError,
+  agentsError,
+  setupError,
+  modelsError,
+  sandboxError,
+] as const;
 type Catalogue = (typeof catalogues)[number];
 type CodeOf<C> = C extends { folder: string; kinds: infer K } ? keyof K & string : never;
 export type Code = `${string}.${CodeOf<Catalogue>}`;
@@ -36,7 +46,7 @@ interface Answer {
 }
 
 export interface Route {
-  method: 'get' | 'post' | 'patch' | 'delete';
+  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** As Hono writes it. */
   path: string;
   summary: string;
@@ -114,6 +124,13 @@ const talking: Route[] = [
       204: { what: 'There is nothing more: do not come back.' },
     },
     errors: ['journal.run_not_found', 'server.invalid_request'],
+  },
+  {
+    method: 'get',
+    path: '/runs/:id/results/:call',
+    summary: 'The whole result of a call, where only its head and tail were shown.',
+    answers: { 200: { what: 'The result.', shape: 'Result' } },
+    errors: ['journal.run_not_found', 'server.not_found'],
   },
   {
     method: 'delete',
@@ -224,6 +241,56 @@ const keeping: Route[] = [
   },
 ];
 
+const noWorkspace: Code[] = ['server.conversation_not_found', 'server.no_sandbox', 'sandbox.workspace_busy'];
+const working: Route[] = [
+  {
+    method: 'get',
+    path: '/sandbox',
+    summary: 'Where commands run, and how well they are isolated.',
+    answers: { 200: { what: 'Its kind and capabilities.', shape: 'Sandbox' } },
+  },
+  {
+    method: 'get',
+    path: '/conversations/:id/files',
+    summary: 'The files that the commands of a conversation work with.',
+    query: workspaceQuery,
+    answers: { 200: { what: 'Those of a folder, or all below it.', shape: 'WorkspaceFiles' } },
+    errors: [...noWorkspace, 'server.invalid_request', 'sandbox.path_refused', 'sandbox.file_not_found'],
+  },
+  {
+    method: 'get',
+    path: '/conversations/:id/files/content',
+    summary: 'The content of such a file.',
+    query: contentQuery,
+    answers: { 200: { what: 'Its bytes.', kind: 'bytes' }, 304: { what: 'The client has them already.' } },
+    errors: [...noWorkspace, 'server.invalid_request', 'server.file_not_found', 'sandbox.path_refused'],
+  },
+  {
+    method: 'put',
+    path: '/conversations/:id/files/content',
+    summary: 'Writes such a file, over one that is there.',
+    query: contentQuery,
+    body: 'bytes',
+    answers: { 201: { what: 'The file.', shape: 'WorkspaceFile' } },
+    errors: [
+      ...noWorkspace,
+      'server.invalid_request',
+      'server.file_too_large',
+      'sandbox.path_refused',
+      'sandbox.file_too_large',
+      'sandbox.disk_full',
+    ],
+  },
+  {
+    method: 'delete',
+    path: '/conversations/:id/files/content',
+    summary: 'Removes such a file, or a folder with all that is in it.',
+    query: contentQuery,
+    answers: { 204: { what: 'It is not there any more.' } },
+    errors: [...noWorkspace, 'server.invalid_request', 'sandbox.path_refused'],
+  },
+];
+
 const caring: Route[] = [
   {
     method: 'get',
@@ -314,4 +381,4 @@ const caring: Route[] = [
   },
 ];
 
-export const routes: readonly Route[] = [...talking, ...keeping, ...caring];
+export const routes: readonly Route[] = [...talking, ...keeping, ...working, ...caring];

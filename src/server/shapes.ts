@@ -5,6 +5,8 @@ import type { AgentEvent, Usage } from '../kernel/index.ts';
 import type { ModelsList } from '../models/catalog.ts';
 import type { SetupDescription } from '../models/setup.ts';
 import type { Trial } from '../models/trial.ts';
+import type { FileInfo, SandboxCapabilities } from '../sandbox/sandbox.ts';
+import { isolations, sandboxKinds } from '../sandbox/sandbox.ts';
 import type { ConversationSummary } from '../store/conversations.ts';
 import type { ConversationChange, RunChange } from '../store/changes.ts';
 import type { StoredFile } from '../store/files.ts';
@@ -30,6 +32,11 @@ const error = z.strictObject({
   }),
 }) satisfies z.ZodType<ErrorBody>;
 
+const isTruncated = z
+  .literal(true)
+  .optional()
+  .describe('Only head and tail are here; GET /runs/{id}/results/{call} gives the whole.');
+
 const run = z.strictObject({
   conversation: text,
   run: text,
@@ -38,7 +45,14 @@ const run = z.strictObject({
   model: text,
   text: text.describe('Of the last answer.'),
   toolCalls: z.array(
-    z.strictObject({ id: text, name: text, args: json, result: json.optional(), isError: z.boolean().optional() }),
+    z.strictObject({
+      id: text,
+      name: text,
+      args: json,
+      result: json.optional(),
+      truncated: isTruncated,
+      isError: z.boolean().optional(),
+    }),
   ),
   approvals: z
     .array(z.strictObject({ id: text, call: text, why: text }))
@@ -165,11 +179,33 @@ const result = z.strictObject({
   id: text,
   name: text,
   result: json,
+  truncated: isTruncated,
   isError: z.boolean(),
   fault: z.enum(['denied', 'stopped', 'outcome_unknown']).optional(),
   ms: z.number(),
   args: json.optional(),
 });
+
+const workspaceFile = z.strictObject({
+  path: text.describe('Below the workspace.'),
+  kind: z.enum(['file', 'folder', 'link', 'other']),
+  bytes: z.int(),
+  modifiedAt: z.number().describe('Milliseconds since 1970.'),
+  isExecutable: z.boolean(),
+}) satisfies z.ZodType<FileInfo>;
+
+const sandbox = z.strictObject({
+  kind: z.enum(sandboxKinds),
+  description: text,
+  isolation: z.enum(isolations),
+  hasPrograms: z.boolean(),
+  hasNetwork: z.boolean(),
+  keepsBackground: z.boolean(),
+  killsAll: z.boolean(),
+  memoryLimit: z.enum(['none', 'process', 'total']),
+  diskLimit: z.enum(['none', 'file', 'total']),
+  hasProcessLimit: z.boolean(),
+}) satisfies z.ZodType<SandboxCapabilities>;
 
 /** The `data` of an event of a run, without `type`, which is the event's name. */
 const event = z.discriminatedUnion('type', [
@@ -244,6 +280,10 @@ export const answers = {
   Trial: trial,
   TrialSaved: z.strictObject({ ok: z.literal(true), ms: z.int(), text, setup }),
   TrialFailed: trialFailed,
+  Result: z.strictObject({ id: text, name: text, result: json, isError: z.boolean(), ms: z.number() }),
+  WorkspaceFile: workspaceFile,
+  WorkspaceFiles: z.strictObject({ path: text, files: z.array(workspaceFile), isComplete: z.boolean() }),
+  Sandbox: z.union([sandbox, z.strictObject({ kind: z.literal('off') })]),
   Health: z.looseObject({ status: z.enum(['ok', 'degraded', 'store_unreachable']) }),
 } satisfies Record<string, z.ZodType>;
 

@@ -22,6 +22,17 @@ const file = z
   })
   .transform(({ id, name }) => ({ id, ...(name !== undefined && { name }) }));
 
+/** What the commands of a run get in their environment. */
+const environment = z
+  .record(
+    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,199}$/, 'must be the name of an environment variable'),
+    z
+      .string()
+      .max(100_000)
+      .refine((value) => !value.includes('\0'), 'must not hold a NUL'),
+  )
+  .refine((given) => Object.keys(given).length <= 100, 'at most 100 variables');
+
 export const chatRequest = z.strictObject({
   conversationId: id.optional(),
   sessionId: id.optional(),
@@ -35,6 +46,8 @@ export const chatRequest = z.strictObject({
   modelName: z.string().min(1).max(200).optional(),
   agent: z.string().min(1).max(200).optional(),
   output: z.record(z.string(), z.json()).optional(),
+  env: environment.optional(),
+  secrets: environment.optional(),
   expectedVersion: z.int().min(0).optional(),
   detach: z.boolean().default(true),
   userId: z.string().max(200).optional(),
@@ -52,10 +65,10 @@ interface Sent {
 
 /** Throws for what cannot be a run, before anything is recorded. */
 export async function toSubmission(
-  { resolve, conversations, files }: Pick<ServerParts, 'resolve' | 'conversations' | 'files'>,
+  { resolve, conversations, files, seal }: Pick<ServerParts, 'resolve' | 'conversations' | 'files' | 'seal'>,
   { caller, request, key }: Sent,
 ): Promise<Omit<Submission, 'worker'>> {
-  const { agent, modelName, output, expectedVersion } = request;
+  const { agent, modelName, output, expectedVersion, env, secrets } = request;
   if (key !== undefined && !/^[\x21-\x7e]{1,200}$/.test(key)) {
     throw serverError('invalid_request', 'Idempotency-Key: must be 1 to 200 visible ASCII characters');
   }
@@ -70,12 +83,14 @@ export async function toSubmission(
   const parts = texts.map((text) => ({ type: 'text' as const, text }));
   // As the client sent it: a file may have got another name since the first attempt.
   const sent = [parts, modelName ?? null, agent ?? null, output ?? null];
-  const digest = digestOf(request.files?.length ? [...sent, request.files] : sent);
+  const more = [...(request.files?.length ? [request.files] : []), ...(env || secrets ? [env, secrets] : [])];
+  const digest = digestOf([...sent, ...more]);
+  const sealed = (env ?? secrets) && seal.close(JSON.stringify({ env, secrets }));
   return {
     ...home,
     run: crypto.randomUUID(),
     message: { parts: [...parts, ...(await toFileParts(files, caller, request.files))] },
-    request: { ...chosen, ...options },
+    request: { ...chosen, ...options, ...(sealed !== undefined && { sealed }) },
     ...(expectedVersion !== undefined && { expected: expectedVersion }),
     ...(key !== undefined && { idempotency: { key, digest } }),
   };

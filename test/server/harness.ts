@@ -88,7 +88,7 @@ export async function createTestServer(backend: Backend, input: HomardInput = {}
       policy: allowAll,
       ...rest,
       environment: { OLLAMA_HOST: NOBODY, ...environment },
-      config: { ...config, data: folder },
+      config: { sandbox: { kind: 'off' }, ...config, data: folder },
       ...(postgres && { database: postgres.url }),
     });
     server = createAdaptorServer({ fetch: homard.fetch }) as Server;

@@ -72,7 +72,15 @@ describe('answers have the shapes that are documented', () => {
       if (said === 'fail') return { error: new Error('broken') };
       return { reasoning: 'Hm.', text: 'So:', calls: [{ name: 'note', args: { text: said } }] };
     });
-    server = await createTestServer('embedded', { model, tools: [note], policy: askForWrites });
+    const sandbox = { kind: 'local', local: { iKnowThisIsNoSandbox: true } } as const;
+    const logger = { warn: () => undefined, error: () => undefined };
+    server = await createTestServer('embedded', {
+      model,
+      tools: [note],
+      policy: askForWrites,
+      config: { sandbox },
+      logger,
+    });
   });
   afterAll(async () => await server[Symbol.asyncDispose]());
 
@@ -101,8 +109,18 @@ describe('answers have the shapes that are documented', () => {
       expect.arrayContaining(['run_start', 'reasoning', 'token', 'tool_call', 'approval_request', 'approval_decision']),
     );
     await call('RunWithSteps', 'GET', `/runs/${run}`);
+    await call('Result', 'GET', `/runs/${run}/results/call_0`);
     await call('RunStatus', 'DELETE', `/runs/${run}`);
     await call('Run', 'POST', '/chat', { body: { query: 'fail', conversationId: 'fails' } });
+  });
+
+  it('of files of a conversation', async () => {
+    await call('Sandbox', 'GET', '/sandbox');
+    const path = '/conversations/a/files';
+    await call('WorkspaceFiles', 'GET', path);
+    await call('WorkspaceFile', 'PUT', `${path}/content?path=a/b.txt`, { body: 'text' });
+    await call('WorkspaceFiles', 'GET', `${path}?recursive=true`);
+    await call('Error', 'GET', `${path}?path=../x`);
   });
 
   it('of what is kept', async () => {

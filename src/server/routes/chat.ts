@@ -9,7 +9,7 @@ import { chatRequest, toSubmission } from '../submission.ts';
 import { toRunView } from './runs.ts';
 
 export function chatRoutes(parts: ServerParts): Hono<ServerEnvironment> {
-  const { runner, journal, priceOf, config, log } = parts;
+  const { runner, journal, priceOf, mask, config, log } = parts;
   const app = new Hono<ServerEnvironment>();
 
   app.post('/chat/stream', async (c) => {
@@ -44,7 +44,7 @@ export function chatRoutes(parts: ServerParts): Hono<ServerEnvironment> {
     if (gone.aborted && !request.detach) await runner.cancel(caller, run);
     const record = await journal.load(caller, run, -1);
     if (!record) throw journalError('run_not_found', 'The conversation was deleted while the run was under way.');
-    const view = toRunView(record, priceOf);
+    const view = toRunView(record, { priceOf, mask });
     if (!view.error) return c.json(view, record.status === 'waiting' ? 202 : 200);
     return c.json({ ...view, error: { ...view.error, requestId: c.get('requestId') } }, statusOf(view.error.code));
   });

@@ -31,7 +31,7 @@ export const messagesQuery = z.strictObject({
 
 export const forkRequest = z.strictObject({ id: z.string().min(1).max(200).optional(), after: z.int().min(1) });
 
-export function conversationRoutes({ conversations, feed, config }: ServerParts): Hono<ServerEnvironment> {
+export function conversationRoutes({ conversations, feed, mask, config }: ServerParts): Hono<ServerEnvironment> {
   const app = new Hono<ServerEnvironment>();
   const notFound = (id: string) =>
     serverError('conversation_not_found', `There is no conversation ${JSON.stringify(id.slice(0, 200))}.`);
@@ -71,7 +71,7 @@ export function conversationRoutes({ conversations, feed, config }: ServerParts)
     const end = entries.length === limit ? entries.at(-1)!.seq : found.version;
     return c.json({
       version: found.version,
-      messages: toMessageViews(entries),
+      messages: toMessageViews(entries, mask),
       next: end < found.version ? end : null,
     });
   });

@@ -1,20 +1,31 @@
 // GET /runs/:id, its events, and ending it.
 import { Hono } from 'hono';
 import type { Position, RunRecord, Usage } from '../../kernel/index.ts';
-import { addUsage, callsOf, journalError, noUsage, parseEventId, replay, textOf } from '../../kernel/index.ts';
-import type { PriceOf } from '../../models/prices.ts';
+import { addUsage, callsOf, journalError, noUsage, parseEventId, replay, textOf, toShown } from '../../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { serverError } from '../errors.ts';
 import { respondWithEvents } from '../stream.ts';
 
-export function runRoutes({ runner, journal, priceOf, config, log }: ServerParts): Hono<ServerEnvironment> {
+export function runRoutes({ runner, journal, priceOf, mask, config, log }: ServerParts): Hono<ServerEnvironment> {
   const app = new Hono<ServerEnvironment>();
   const notFound = (run: string) => journalError('run_not_found', `There is no run ${run.slice(0, 200)}.`);
 
   app.get('/runs/:id', async (c) => {
     const record = await journal.load(c.get('caller'), c.req.param('id'), -1);
     if (!record) throw notFound(c.req.param('id'));
-    return c.json({ ...toRunView(record, priceOf), steps: record.steps });
+    return c.json({ ...toRunView(record, { priceOf, mask }), steps: record.steps });
+  });
+
+  app.get('/runs/:id/results/:call', async (c) => {
+    const { id, call } = c.req.param();
+    const record = await journal.load(c.get('caller'), id, -1);
+    if (!record) throw notFound(id);
+    const entry = record.entries.find((entry) => entry.kind === 'tool_result' && entry.body.call === call);
+    if (entry?.kind !== 'tool_result') {
+      throw serverError('not_found', `Run ${id.slice(0, 200)} has no result of a call ${call.slice(0, 200)}.`);
+    }
+    const { name, result, isError = false, ms } = entry.body;
+    return c.json({ id: call, name, result: mask(result), isError, ms });
   });
 
   app.get('/runs/:id/events', async (c) => {
@@ -59,7 +70,7 @@ export interface RunView {
   model: string;
   /** The text of the last answer. */
   text: string;
-  toolCalls: { id: string; name: string; args: unknown; result?: unknown; isError?: boolean }[];
+  toolCalls: { id: string; name: string; args: unknown; result?: unknown; truncated?: true; isError?: boolean }[];
   /** Open questions to a person; answer with POST /approvals/:id. */
   approvals: { id: string; call: string; why: string }[];
   usage: Usage;
@@ -73,7 +84,7 @@ export interface RunView {
   endedAt: string | null;
 }
 
-export function toRunView(record: RunRecord, priceOf: PriceOf): RunView {
+export function toRunView(record: RunRecord, { priceOf, mask }: Pick<ServerParts, 'priceOf' | 'mask'>): RunView {
   const { conversation, run, status, request, outcome, createdAt, endedAt, entries, steps } = record;
   const answers = entries.filter((entry) => entry.kind === 'assistant');
   const results = new Map(
@@ -88,8 +99,8 @@ export function toRunView(record: RunRecord, priceOf: PriceOf): RunView {
       return {
         id,
         name,
-        args: raw ?? args,
-        ...(result && { result: result.result, isError: result.isError ?? false }),
+        args: mask(raw ?? args),
+        ...(result && { ...toShown(result.result, mask), isError: result.isError ?? false }),
       };
     });
   const approvals = answers

@@ -1,0 +1,142 @@
+import * as z from 'zod';
+import type { Tool } from '../kernel/index.ts';
+import type { FileInfo, SandboxFiles } from '../sandbox/sandbox.ts';
+import { digestOf, findFile, piecesOf, requireSeen } from './content.ts';
+import { replaceText } from './replace.ts';
+import type { Place } from './replace.ts';
+import { defineSandboxTool, inTurn } from './sandbox-tool.ts';
+import type { SandboxSource } from './sandbox-tool.ts';
+import { showName } from './shown-name.ts';
+import { findSimilar } from './similar-line.ts';
+import { decodeText, encodeText, encodingNames } from './text-file.ts';
+
+const MOST_BYTES = 10_000_000;
+const SNIPPET = { around: 3, lines: 40, lineChars: 300 };
+
+const edit = z
+  .strictObject({
+    path: z.string().min(1).describe('Below the workspace, such as src/main.py'),
+    oldString: z
+      .string()
+      .min(1, 'It is empty. Give the text to replace; to make a new file, use Write')
+      .describe('Exactly as in the file, with its blanks, without the line numbers that Read shows'),
+    newString: z.string().describe('What comes in its place'),
+    replaceAll: z.boolean().default(false).describe('Each place, not just one'),
+  })
+  .refine(({ oldString, newString }) => oldString !== newString, 'oldString and newString are the same');
+
+export function createEditTool(sandboxes: SandboxSource): Tool {
+  return defineSandboxTool(sandboxes, {
+    name: 'Edit',
+    title: 'Edit a file',
+    icon: 'pencil',
+    description:
+      'Replaces text in a file of the workspace that was read with Read before. oldString must be there exactly once, ' +
+      'unless replaceAll is true. Encoding and line ends of the file stay as they are. Shows the changed lines.',
+    parameters: edit,
+    effect: 'once',
+    run: ({ path, oldString, newString, replaceAll }, { sandbox }) =>
+      inTurn(sandbox, async () => {
+        const { files, seen } = sandbox;
+        const { info, bytes } = await load(files, path);
+        requireSeen(sandbox, info, digestOf(bytes));
+        const decoded = decodeExactly(info, bytes);
+        const replaced = replaceText(decoded.text, { old: oldString, new: newString, all: replaceAll });
+        if (replaced.kind === 'missing') throw new Error(tellMissing(info, decoded.text, oldString));
+        if (replaced.kind === 'ambiguous') throw new Error(tellAmbiguous(info, decoded.text, replaced.starts));
+        const changed = encodeText(replaced.text, decoded);
+        if (!changed) {
+          const name = encodingNames[decoded.encoding];
+          throw new Error(
+            `newString has characters that ${name} does not have. Use others, or make the file UTF-8 first.`,
+          );
+        }
+        const written = await files.write(info.path, changed);
+        seen.set(written.path, digestOf(changed));
+        const count = replaced.places.length;
+        const times = count === 1 ? '' : ` in ${count.toLocaleString('en-US')} places; the first`;
+        return `Edited ${showName(written.path)}${times}:\n${snippetOf(replaced.text, replaced.places[0]!)}`;
+      }),
+  });
+}
+
+async function load(files: SandboxFiles, path: string): Promise<{ info: FileInfo; bytes: Buffer }> {
+  const info = await findFile(files, path);
+  if (!info) throw new Error(`There is no file ${showName(path)}. To make one, use Write.`);
+  if (info.bytes > MOST_BYTES) {
+    throw new Error(`${showName(info.path)} is larger than ${MOST_BYTES / 1e6} MB. Use Bash, for example with sed.`);
+  }
+  const pieces: Uint8Array[] = [];
+  for await (const piece of piecesOf(files, info)) pieces.push(piece);
+  return { info, bytes: Buffer.concat(pieces) };
+}
+
+/** Only where encoding it again gives the same bytes: what is not edited must stay as it is. */
+function decodeExactly(info: FileInfo, bytes: Buffer) {
+  const decoded = decodeText(bytes);
+  const name = showName(info.path);
+  if (!decoded) throw new Error(`${name} is a binary file. Use Bash, or Write to replace all of it.`);
+  const again = encodeText(decoded.text, decoded);
+  if (again && bytes.equals(again)) return decoded;
+  throw new Error(
+    `${name} is not quite ${encodingNames[decoded.encoding]}: editing would harm it. Convert it to UTF-8 with Bash first.`,
+  );
+}
+
+function tellMissing(info: FileInfo, text: string, oldString: string): string {
+  const told = `oldString is not in ${showName(info.path)}.`;
+  if (oldString.split('\n').every((line) => /^\s*\d+\t/.test(line))) {
+    return `${told} Leave out the line numbers and tabs that Read shows.`;
+  }
+  const similar = findSimilar(text, oldString);
+  if (!similar) return `${told} Read the file again and copy the text from there.`;
+  const { line, has, wanted } = similar;
+  return `${told} The nearest is line ${line}: it is ${quote(has)}, where oldString has ${quote(wanted)}.`;
+}
+
+const quote = (line: string): string => JSON.stringify(line.length > 300 ? `${line.slice(0, 300)}...` : line);
+
+function tellAmbiguous(info: FileInfo, text: string, starts: number[]): string {
+  const lines: number[] = [];
+  let line = 1;
+  let at = 0;
+  for (const start of starts.slice(0, 20)) {
+    line += countLineEnds(text, at, start);
+    at = start;
+    lines.push(line);
+  }
+  const where = `${lines.join(', ')}${starts.length > lines.length ? ' and more' : ''}`;
+  const times = starts.length.toLocaleString('en-US');
+  return `oldString is ${times} times in ${showName(info.path)}, from lines ${where}. Add lines around it until it is unique, or set replaceAll.`;
+}
+
+function countLineEnds(text: string, from: number, to: number): number {
+  let count = 0;
+  for (let at = text.indexOf('\n', from); at >= 0 && at < to; at = text.indexOf('\n', at + 1)) count++;
+  return count;
+}
+
+/** The changed lines and some around them, with their numbers as Read shows them. */
+function snippetOf(text: string, { from, to }: Place): string {
+  let start = lineStart(text, from);
+  let end = lineEnd(text, to);
+  for (let i = 0; i < SNIPPET.around; i++) {
+    start = lineStart(text, start - 1);
+    end = lineEnd(text, end + 1);
+  }
+  const first = countLineEnds(text, 0, start) + 1;
+  const lines = text.slice(start, end).replace(/\r$/, '').split(/\r?\n/);
+  const shown = lines.slice(0, SNIPPET.lines).map((line, at) => {
+    const isCut = line.length > SNIPPET.lineChars;
+    return `${first + at}\t${isCut ? `${line.slice(0, SNIPPET.lineChars)} [... cut]` : line}`;
+  });
+  if (lines.length > SNIPPET.lines) shown.push(`[... ${lines.length - SNIPPET.lines} more lines]`);
+  return shown.join('\n');
+}
+
+const lineStart = (text: string, at: number): number => (at > 0 ? text.lastIndexOf('\n', at - 1) + 1 : 0);
+
+function lineEnd(text: string, at: number): number {
+  const found = text.indexOf('\n', at);
+  return found < 0 ? text.length : found;
+}
