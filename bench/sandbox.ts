@@ -78,11 +78,11 @@ async function measureHost(): Promise<Row> {
 async function measureKind(kind: SandboxKind, directory: string): Promise<Row> {
   const config = sandboxConfig.parse(configOf(kind));
   const backend = await createBackend(kind, { config, environment: {}, log });
-  const { fileBytes } = config.limits;
-  const sizes = { perUser: 16, total: 16, waitMs: 60_000, warm: 2, fileBytes };
+  const { fileBytes, diskBytes } = config.limits;
+  const sizes = { perUser: 16, total: 16, waitMs: 60_000, warm: 2, fileBytes, diskBytes };
   await using sandboxes = await createSandboxes({ backend, directory, isAlone: true, ...sizes, equipment: {}, log });
   const key = { tenant: 't', owner: 'o', conversation: 'c' };
-  const files = await sandboxes.filesOf(key);
+  const files = sandboxes.filesOf(key);
   for (let i = 0; i < 20; i++) await files.write(`skills/x/f${i}.py`, `print(${i})\n`);
   const first: number[] = [];
   const next: number[] = [];

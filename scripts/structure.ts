@@ -25,7 +25,7 @@ const FOLDERS: Record<string, { level: number; packages: string[] }> = {
 };
 const MAX_FILE_LINES = 400;
 /** See docs/decisions/0002-kernel-size.md. */
-const MAX_KERNEL_LINES = 2800;
+const MAX_KERNEL_LINES = 2850;
 /** Longer files, with the reason. */
 const LONG_FILES = new Map<string, string>();
 

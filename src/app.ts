@@ -108,6 +108,8 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
   const choosing = chooseBackend({ config: config.sandbox, environment, log });
   choosing.catch(() => undefined); // awaited below
   await using stack = new AsyncDisposableStack();
+  // Should something fail before it is used.
+  stack.defer(async () => await (await choosing.catch(() => undefined))?.[Symbol.asyncDispose]());
   makeDirectory(config.data);
   const database = stack.use(
     await (opened ?? openDatabase({ url: input.database, directory: config.data, log, isServer: true })),
@@ -136,7 +138,7 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
         }),
       )
     : undefined;
-  const secrets = pick(environment, config.sandbox.secrets);
+  const secrets = pick(environment, config.sandbox.secrets, log);
   const backend = await choosing;
   const { env, perUser, total, waitSeconds, warm = totalmem() > 1e9 ? 2 : 0 } = config.sandbox;
   const sandboxes =
@@ -151,6 +153,7 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
         waitMs: waitSeconds * 1000,
         warm,
         fileBytes: config.sandbox.limits.fileBytes,
+        diskBytes: config.sandbox.limits.diskBytes,
         equipment: { env, secrets },
         log,
       }),
@@ -158,7 +161,7 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
   const seal = await createSeal(config.data);
   const mask = createMask(config.mask.names);
   const stored = createConversations(database);
-  const conversations = withFiles(transcripts ? withTranscripts(stored, transcripts) : stored, sandboxes);
+  const conversations = withFiles(transcripts ? withTranscripts(stored, transcripts) : stored, sandboxes, log);
   const { everyHours = isEmbedded ? 24 : 0, keep } = config.backup;
   const files = createFiles(database, join(config.data, 'files'));
   stack.use(
@@ -174,7 +177,10 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
         await transcripts?.remove(key);
         await sandboxes?.remove(key);
       },
-      sweepFiles: (before, signal) => files.sweep(before, signal),
+      async sweepFiles(before, signal) {
+        await sandboxes?.sweep(before, async (key) => (await stored.get(key)) !== undefined);
+        return await files.sweep(before, signal);
+      },
     }),
   );
   const feed = createFeed(conversations);
@@ -267,8 +273,18 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
 }
 
 /** The named variables that are there. */
-function pick(environment: Record<string, string | undefined>, names: readonly string[]): Record<string, string> {
-  return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])));
+function pick(
+  environment: Record<string, string | undefined>,
+  names: readonly string[],
+  log: Log,
+): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const name of names) {
+    const value = environment[name];
+    if (value) found[name] = value;
+    else log.warn({}, `sandbox.secrets names ${name}, which is not in the environment: commands do not get it.`);
+  }
+  return found;
 }
 
 /** Where the host gives the model, it is the only one. */

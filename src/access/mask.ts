@@ -14,19 +14,21 @@ const forms: readonly RegExp[] = [
   /\b(?:AKIA|ASIA)[0-9A-Z]{16}\b/g,
   /\bAIza[0-9A-Za-z_-]{35}/g,
   /\b(?:npm|hf)_[A-Za-z0-9]{30,}/g,
-  /\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}/g,
+  /(?<![\w-])eyJ[\w-]{10,4000}\.[\w-]{10,8000}\.[\w-]{10,2000}/g,
   /-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s]*(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?/g,
 ];
 
 /** What stands before the value stays. */
 const assignments: readonly RegExp[] = [
   /(\b(?:Bearer|Basic) )[A-Za-z0-9._~+/=-]{16,}/g,
-  /(\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s:/@]{1,100}:)[^\s@/]{1,200}(?=@)/gi,
-  /(\b[A-Z0-9_]{0,60}(?:API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD)\s?[=:]\s?["']?)[^\s"'$]{6,}/g,
+  /(\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s:/@]{0,100}:)[^\s@/]{1,200}(?=@)/gi,
+  // NAME=value and "name": "value", where the name says what it is; a value in quotes goes to its end.
+  /(\b[A-Za-z0-9_-]{0,60}(?:API_?KEY|ACCESS_?KEY|SECRET|PRIVATE_?KEY|TOKEN|PASSWORD|PASSWD|PASSPHRASE)(?:_[A-Z0-9_]{1,40})?["']?\s{0,4}[=:]\s{0,4})(?:"(?:[^"\\\n]|\\.){1,2000}"|'[^'\n]{1,2000}'|(?![$"'])[^\s"',;&]{6,})/g,
+  /("(?:[a-z][A-Za-z0-9]{0,40}(?:ApiKey|AccessKey|Secret|PrivateKey|Token|Password)|apiKey|accessKey|secret|privateKey|token|password|passwd)"\s{0,4}:\s{0,4})"(?:[^"\\\n]|\\.){1,2000}"/g,
 ];
 
 const secretNames =
-  /^(?:x[-_])?(?:api[-_]?key|(?:access|refresh|id|auth|bearer)?[-_]?token|(?:client[-_]?)?secret|pass(?:word|wd|phrase)|private[-_]?key|authorization|cookie|set-cookie)$/i;
+  /(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|private[-_]?key|authorization|cookie)$/i;
 
 /** `names`: further keys of arguments and results whose values are secrets, in any case. */
 export function createMask(names: readonly string[] = []): Mask {
@@ -38,17 +40,30 @@ export function createMask(names: readonly string[] = []): Mask {
     if (Array.isArray(value)) return value.map(mask);
     if (typeof value !== 'object' || value === null) return value;
     return Object.fromEntries(
-      Object.entries(value).map(([name, item]) => [name, isSecret(name) && isTold(item) ? HIDDEN : mask(item)]),
+      Object.entries(value).map(([name, item]) => [name, isSecret(name) ? hide(item) : mask(item)]),
     );
   }
   return mask;
 }
 
-const isTold = (value: Json): boolean => (typeof value === 'string' && value !== '') || typeof value === 'number';
+/** Of what stands under the name of a secret only the shape is shown. */
+function hide(value: Json): Json {
+  if (Array.isArray(value)) return value.map(hide);
+  if (typeof value === 'object' && value !== null) {
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, hide(item)]));
+  }
+  return (typeof value === 'string' && value !== '') || typeof value === 'number' ? HIDDEN : value;
+}
 
 function maskText(text: string): string {
   let masked = text;
   for (const form of forms) masked = masked.replace(form, HIDDEN);
-  for (const assignment of assignments) masked = masked.replace(assignment, `$1${HIDDEN}`);
+  for (const assignment of assignments) masked = masked.replace(assignment, hideValue);
   return masked;
+}
+
+/** Quotes around a value stay, so that what was JSON is still JSON. */
+function hideValue(whole: string, before: string): string {
+  const quote = /["']/.exec(whole[before.length] ?? '')?.[0] ?? '';
+  return before + quote + HIDDEN + quote;
 }

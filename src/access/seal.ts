@@ -1,10 +1,12 @@
 // What a client sends with a message and nobody should read later: encrypted in the record, with a key of the data directory.
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { accessError, loadSecret } from './sign-in.ts';
 
 export interface Seal {
   close(text: string): string;
+  /** The same for the same text, and nothing that could be tried out without the key. */
+  digest(text: string): string;
   /** Throws `access.seal_broken` where the key is another one, or the text was changed. */
   open(sealed: string): string;
 }
@@ -17,6 +19,7 @@ export async function createSeal(directory: string): Promise<Seal> {
   const secret = Buffer.from(await loadSecret(join(directory, 'secret')), 'hex');
   const key = Buffer.from(hkdfSync('sha256', secret, '', 'homard seal', 32));
   return {
+    digest: (text) => createHmac('sha256', key).update(text).digest('hex'),
     close(text) {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv('aes-256-gcm', key, nonce);

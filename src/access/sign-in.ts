@@ -12,7 +12,10 @@ export const accessError = defineErrors('access', {
     status: 500,
     hint: 'Delete the file: a new one is made at the next start, and everybody signs in anew.',
   },
-  seal_broken: { status: 500, hint: 'Send the message again: the secret of the data directory is another one now.' },
+  seal_broken: {
+    status: 500,
+    hint: 'Send the message again: the file "secret" of the data directory is another one now. Servers that share a database must share it.',
+  },
 });
 
 const LINK_MINUTES = 15;

@@ -1,9 +1,10 @@
 import type { Conversations } from '../store/conversations.ts';
-import type { ConversationKey } from '../kernel/index.ts';
+import type { Log } from '../kernel/index.ts';
+import type { SandboxFiles } from '../sandbox/sandbox.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 
 /** The same conversations, whose files go where they go: a fork begins with a copy, and what is deleted leaves none. */
-export function withFiles(conversations: Conversations, sandboxes: Sandboxes | undefined): Conversations {
+export function withFiles(conversations: Conversations, sandboxes: Sandboxes | undefined, log: Log): Conversations {
   if (!sandboxes) return conversations;
   return {
     ...conversations,
@@ -19,19 +20,32 @@ export function withFiles(conversations: Conversations, sandboxes: Sandboxes | u
     },
     async fork(key, fork) {
       const made = await conversations.fork(key, fork);
-      await copy(sandboxes, key, { ...key, conversation: made.id });
+      const left = await copy(sandboxes.filesOf(key), sandboxes.filesOf({ ...key, conversation: made.id }));
+      if (left) log.warn({ conversation: made.id }, `${left} files were not copied to a fork of a conversation.`);
       return made;
     },
   };
 }
 
-/** One by one and without following links: a command of the conversation may run meanwhile. */
-async function copy(sandboxes: Sandboxes, from: ConversationKey, to: ConversationKey): Promise<void> {
-  const source = await sandboxes.filesOf(from);
-  const { files } = await source.list('', { isRecursive: true });
-  for (const { path, kind, isExecutable } of files) {
-    if (kind !== 'file') continue;
-    const target = await sandboxes.filesOf(to);
-    await target.write(path, await source.read(path), { isExecutable });
+/**
+ * One by one and without following links: a command of the conversation may run meanwhile. Resolves to how many were left
+ * out: what is no plain file, or went away, or is too large. Never rejects, as the fork is there already.
+ */
+async function copy(from: SandboxFiles, to: SandboxFiles): Promise<number> {
+  let left = 0;
+  try {
+    const { files, isComplete } = await from.list('', { isRecursive: true });
+    if (!isComplete) left++;
+    for (const { path, kind, isExecutable } of files) {
+      if (kind === 'folder') continue;
+      try {
+        await to.write(path, await from.read(path), { isExecutable });
+      } catch {
+        left++;
+      }
+    }
+  } catch {
+    left++;
   }
+  return left;
 }

@@ -29,7 +29,7 @@ export interface Assembly extends CallTools {
   loadFile?: LoadFile;
   /** For each call: takes the run's secrets out of what the tool gives, before it is recorded or shown. */
   scrub?: () => Scrubber;
-  /** Called once, when this process leaves the run, however that comes; the conversation's next run begins behind it. */
+  /** Called once, when this process leaves the run, however that comes; the conversation's next run may have begun. */
   close?: () => Promise<void>;
   /** One of `tools`: a valid call of it ends the run; `take` makes the run's `final` of its arguments. */
   output?: { tool: Tool; take: (args: Json) => Json };

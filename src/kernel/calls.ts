@@ -110,7 +110,14 @@ export async function execute(execution: Execution, signal: AbortSignal): Promis
 
   const base = async (): Promise<Json> =>
     toResult(
-      await tool.run(args as never, { ...context, key, call: call.id, signal: controller.signal, output: show }),
+      await tool.run(args as never, {
+        ...context,
+        key,
+        call: call.id,
+        signal: controller.signal,
+        scrub: (text) => String(scrubbed(text)),
+        output: show,
+      }),
     );
   const chain = middleware.reduceRight<() => Promise<Json>>(
     (next, layer) => (layer.tool ? () => layer.tool!({ id: call.id, tool, args }, next, context) : next),

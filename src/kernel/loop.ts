@@ -48,7 +48,8 @@ interface OpenCall {
 }
 
 function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment) {
-  const { live, signal, stopped } = environment;
+  const { live, signal, stopped, mask } = environment;
+  const show = (text: string) => (mask ? String(mask(text)) : text);
   const { limits, tools, middleware } = assembly;
   const { run, tenant, owner, conversation } = claim;
   const context: RunContext = { run, tenant, owner, conversation };
@@ -190,7 +191,7 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
     { part, step }: OpenCall,
     { tool, args }: NonNullable<OpenCall['allowed']>,
   ): Promise<ToolResultBody> {
-    const output = (text: string) => live.notify({ type: 'tool_output', id: part.id, text });
+    const output = (text: string) => live.notify({ type: 'tool_output', id: part.id, text: show(text) });
     const timeoutMs = tool.timeoutMs ?? limits.toolMs;
     const key = `${run}:${step}`;
     const scrubber = assembly.scrub?.();

@@ -122,12 +122,13 @@ export function createRunner(config: RunnerConfig): Runner {
         // Its place may be its successor's, claimed by this very process.
         if (active.get(claim.run) === entry) active.delete(claim.run);
         live.end();
-        await leave(claim, made);
       }
     };
-    const task = run().then((following) => {
-      tasks.delete(task);
+    const task = run().then(async (following) => {
+      // First: its lease runs already.
       if (following && !closing) start(following);
+      await leave(claim, made);
+      tasks.delete(task);
     });
     tasks.add(task);
     return live;

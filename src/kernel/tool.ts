@@ -43,7 +43,9 @@ export interface ToolContext {
   conversation: string;
   /** Aborts on cancel, on the tool's time limit and when the run is lost to another worker. */
   signal: AbortSignal;
-  /** Shows progress to whoever watches; not recorded. */
+  /** Takes the run's secrets out of a text: of results that is done anyway, but what is cut or kept elsewhere needs it before. */
+  scrub: (text: string) => string;
+  /** Shows progress to whoever watches, best in whole lines; not recorded. */
   output: (text: string) => void;
 }
 

@@ -19,7 +19,9 @@ export const sandboxConfig = z.strictObject({
   network: z
     .enum(['none', 'host'])
     .default('none')
-    .describe('host: commands use the network of this machine, its own services included; those of e2b that of their machine.'),
+    .describe(
+      'host: commands use the network of this machine, its own services included; those of e2b that of their machine.',
+    ),
   env: z
     .record(name, z.string())
     .default({})

@@ -6,7 +6,7 @@ import type { Log } from '../kernel/index.ts';
 export const sandboxKinds = ['bwrap', 'unshare', 'docker', 'e2b', 'virtual', 'local'] as const;
 export type SandboxKind = (typeof sandboxKinds)[number];
 
-/** From none to most. `language`: an interpreter that knows only the workspace, in this process. */
+/** From none to most. `language`: an interpreter that knows only the workspace. */
 export const isolations = ['none', 'language', 'namespace', 'container', 'vm'] as const;
 export type Isolation = (typeof isolations)[number];
 

@@ -1,5 +1,6 @@
 // The server's end of the process that imitates a shell: its start, with as few rights as node can give, its answers, its end.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { realpathSync } from 'node:fs';
 import { findPackageJSON } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import type { SandboxLimits } from './sandbox.ts';
@@ -26,7 +27,7 @@ export interface Shell {
 const WORKER = fileURLToPath(
   new URL(import.meta.url.endsWith('.ts') ? './virtual-worker.ts' : './virtual-worker.js', import.meta.url),
 );
-/** What it takes for itself at most; 34 MB when nothing runs. */
+/** What it takes for itself at most; 31 MB when nothing runs. */
 export const SHELL_BYTES = 64 << 20;
 
 /** Starts a process over a slot that may be without `ws` yet. Whether that worked is told by `isReady`. */
@@ -94,7 +95,7 @@ function spawnWorker(directory: string, options: { limits: SandboxLimits; hasNet
   const { limits, hasNetwork } = options;
   const { fileBytes, outputBytes } = limits;
   const config: WorkerConfig = { directory, fileBytes, outputBytes, hasNetwork };
-  const readable = [fileURLToPath(new URL('../..', import.meta.url)), packagesFolder(), directory];
+  const readable = [fileURLToPath(new URL('../..', import.meta.url)), ...packageFolders(), directory];
   // Newer versions of node also forbid the network.
   const mayAllowNetwork = hasNetwork && process.allowedNodeEnvironmentFlags.has('--allow-net');
   const flags = [
@@ -116,9 +117,10 @@ function spawnWorker(directory: string, options: { limits: SandboxLimits; hasNet
   });
 }
 
-/** The folder of packages that the library is in, with what it needs. */
-function packagesFolder(): string {
+/** The folders of packages that the library is in, with what it needs: as it is named, and where links lead to. */
+function packageFolders(): string[] {
+  const path = findPackageJSON('just-bash', import.meta.url);
+  if (!path) return [];
   const name = 'node_modules';
-  const path = findPackageJSON('just-bash', import.meta.url) ?? '';
-  return path.slice(0, path.indexOf(name) + name.length);
+  return [path, realpathSync(path)].map((each) => each.slice(0, each.indexOf(name) + name.length));
 }

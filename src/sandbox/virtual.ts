@@ -122,9 +122,8 @@ async function createExecution(
     else places++;
   };
 
-  const first = start();
-  await waitForStart(first, signal);
-  idle = first;
+  idle = start();
+  await waitForStart(idle, signal);
 
   return {
     async exec(spec) {

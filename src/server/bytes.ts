@@ -3,7 +3,10 @@ import { AgentError } from '../kernel/index.ts';
 import { serverError } from './errors.ts';
 
 /** The bytes of a body; throws `server.file_too_large`, and `server.invalid_request` where it breaks off or is empty. */
-export async function* bodyOf(request: Request, limitBytes: number): AsyncGenerator<Uint8Array> {
+export async function* bodyOf(
+  request: Request,
+  { limitBytes, mayBeEmpty = false }: { limitBytes: number; mayBeEmpty?: boolean },
+): AsyncGenerator<Uint8Array> {
   const tooLarge = () => {
     const limit = limitBytes >= 1_000_000 ? `${limitBytes / 1_000_000} MB` : `${limitBytes} bytes`;
     return serverError('file_too_large', `The file is larger than ${limit}.`);
@@ -20,7 +23,7 @@ export async function* bodyOf(request: Request, limitBytes: number): AsyncGenera
     if (error instanceof AgentError) throw error;
     throw serverError('invalid_request', 'The upload broke off.', { cause: error });
   }
-  if (!bytes) throw serverError('invalid_request', 'The body is empty: send the bytes of the file.');
+  if (!bytes && !mayBeEmpty) throw serverError('invalid_request', 'The body is empty: send the bytes of the file.');
 }
 
 export interface Download {

@@ -18,8 +18,8 @@ import { usageRoutes } from './routes/usage.ts';
 import { acceptsHtml } from './static.ts';
 
 const READING = new Set(['GET', 'HEAD', 'OPTIONS']);
-/** What only ends work: a full disk must not keep it going. Of an approval the journal knows what was decided. */
-const ENDING = /^(?:DELETE \/runs|POST \/approvals)\/[^/]+$/;
+/** What only ends work, or frees space: a full disk must not keep it from that. Of an approval the journal knows what was decided. */
+const ENDING = /^(?:(?:DELETE \/runs|POST \/approvals)\/[^/]+|DELETE \/conversations\/[^/]+\/files\/content)$/;
 /** What is posted there does not go to the database. */
 const NO_WRITES = /^\/(?:backup|setup)(?:\/|$)/;
 

@@ -65,9 +65,10 @@ interface Sent {
 
 /** Throws for what cannot be a run, before anything is recorded. */
 export async function toSubmission(
-  { resolve, conversations, files, seal }: Pick<ServerParts, 'resolve' | 'conversations' | 'files' | 'seal'>,
+  parts: Pick<ServerParts, 'resolve' | 'conversations' | 'files' | 'sandboxes' | 'seal'>,
   { caller, request, key }: Sent,
 ): Promise<Omit<Submission, 'worker'>> {
+  const { resolve, conversations, files, sandboxes, seal } = parts;
   const { agent, modelName, output, expectedVersion, env, secrets } = request;
   if (key !== undefined && !/^[\x21-\x7e]{1,200}$/.test(key)) {
     throw serverError('invalid_request', 'Idempotency-Key: must be 1 to 200 visible ASCII characters');
@@ -80,16 +81,22 @@ export async function toSubmission(
   });
   const options = { ...(modelName !== undefined && { modelName }), ...(output && { output }) };
   const chosen = resolve({ ...(agent !== undefined && { agent }), ...options });
-  const parts = texts.map((text) => ({ type: 'text' as const, text }));
+  const said = texts.map((text) => ({ type: 'text' as const, text }));
   // As the client sent it: a file may have got another name since the first attempt.
-  const sent = [parts, modelName ?? null, agent ?? null, output ?? null];
-  const more = [...(request.files?.length ? [request.files] : []), ...(env || secrets ? [env, secrets] : [])];
+  const sent = [said, modelName ?? null, agent ?? null, output ?? null];
+  const more = [
+    ...(request.files?.length ? [request.files] : []),
+    ...(env || secrets ? [seal.digest(JSON.stringify([env, secrets]))] : []),
+  ];
   const digest = digestOf([...sent, ...more]);
+  if ((env ?? secrets) && !sandboxes) {
+    throw serverError('no_sandbox', 'env and secrets are for commands, and this server has no sandbox.');
+  }
   const sealed = (env ?? secrets) && seal.close(JSON.stringify({ env, secrets }));
   return {
     ...home,
     run: crypto.randomUUID(),
-    message: { parts: [...parts, ...(await toFileParts(files, caller, request.files))] },
+    message: { parts: [...said, ...(await toFileParts(files, caller, request.files))] },
     request: { ...chosen, ...options, ...(sealed !== undefined && { sealed }) },
     ...(expectedVersion !== undefined && { expected: expectedVersion }),
     ...(key !== undefined && { idempotency: { key, digest } }),

@@ -1,6 +1,7 @@
 // What a running command writes, on its way to whoever watches: as text, in few pieces.
 
 const GATHER_MS = 30;
+const HOLD_MS = 250;
 const MOST_CHARS = 100_000;
 
 export interface LiveOutput {
@@ -9,7 +10,10 @@ export interface LiveOutput {
   end(): void;
 }
 
-/** The first piece is shown at once, the next ones together every 30 ms, and no more than 100,000 characters in all. */
+/**
+ * The first line is shown at once, the next ones together every 30 ms, and no more than 100,000 characters in all. A line
+ * that stays open is shown after a quarter of a second: half a line may be half a secret, which nobody knows as one.
+ */
 export function createLiveOutput(show: (text: string) => void): LiveOutput {
   // A character may be split between pieces, and each stream has its own.
   const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
@@ -17,15 +21,19 @@ export function createLiveOutput(show: (text: string) => void): LiveOutput {
   let room = MOST_CHARS;
   let timer: NodeJS.Timeout | undefined;
   let isFull = false;
+  let heldSince: number | undefined;
 
   const flush = () => {
-    timer = undefined;
-    const { ready, rest } = splitEscape(gathered);
-    gathered = rest;
+    const now = performance.now();
+    const isLate = heldSince !== undefined && now - heldSince >= HOLD_MS;
+    const end = isLate ? gathered.length : Math.max(gathered.lastIndexOf('\n'), gathered.lastIndexOf('\r')) + 1;
+    const { ready, rest } = splitEscape(gathered.slice(0, end));
+    gathered = rest + gathered.slice(end);
+    if (ready || !gathered) heldSince = undefined;
+    if (gathered) heldSince ??= now;
     const text = stripEscapes(ready);
-    if (!text) return;
-    show(text);
-    timer = setTimeout(flush, GATHER_MS);
+    if (text) show(text);
+    timer = text || gathered ? setTimeout(flush, GATHER_MS) : undefined;
   };
   return {
     push(stream, chunk) {

@@ -21,13 +21,14 @@ export interface Shown {
 }
 
 /** Escape sequences, control characters and what a progress bar has overwritten are taken out. */
-export function toShown(output: Output): Shown {
+/** `scrub`: before the middle is left out, as half a secret is not known as one. */
+export function toShown(output: Output, scrub: (text: string) => string): Shown {
   const { head, tail, isCut } = endsOf(output);
   const decoded = decodeText(Buffer.concat([head, tail]));
   if (!decoded) return { head: tellBinary(output), tail: '', isCut: false };
   // As both together were read: one of them alone could look like something else.
   const decoder = new TextDecoder(decoded.encoding);
-  return { head: clean(decoder.decode(head)), tail: clean(decoder.decode(tail)), isCut };
+  return { head: clean(scrub(decoder.decode(head))), tail: clean(scrub(decoder.decode(tail))), isCut };
 }
 
 function endsOf({ head, tail, omittedBytes }: Output): { head: Uint8Array; tail: Uint8Array; isCut: boolean } {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { messageOf } from '../kernel/index.ts';
 import type { Tool } from '../kernel/index.ts';
-import type { ExecEnd, ExecResult, Output, SandboxCapabilities } from '../sandbox/sandbox.ts';
+import type { ExecEnd, ExecResult, Output, SandboxCapabilities, SandboxFiles } from '../sandbox/sandbox.ts';
 import { createLiveOutput } from './bash-live.ts';
 import { GAP, MOST_CHARS, shareOut, toShown } from './bash-result.ts';
 import { defineSandboxTool } from './sandbox-tool.ts';
@@ -13,6 +13,7 @@ const WAIT_MS = 120_000;
 /** Of each stream, for the file that has all of it. */
 const KEEP_BYTES = 10_000_000;
 const FOLDER = '.outputs';
+const MOST_KEPT_BYTES = 100_000_000;
 
 export function createBashTool(sandboxes: SandboxSource): Tool {
   return defineSandboxTool(sandboxes, {
@@ -68,7 +69,8 @@ async function tell(
   result: ExecResult,
   { timeoutSeconds, hands }: { timeoutSeconds: number; hands: Hands },
 ): Promise<string> {
-  const shown = shareOut(toShown(result.stdout), toShown(result.stderr));
+  const { scrub } = hands.context;
+  const shown = shareOut(toShown(result.stdout, scrub), toShown(result.stderr, scrub));
   const [stdout, stderr] = [shown.stdout.trimEnd(), shown.stderr.trimEnd()];
   const parts = [
     ...(stdout ? [stdout] : []),
@@ -102,7 +104,12 @@ async function keepAll(result: ExecResult, { sandbox: { files }, context }: Hand
     const isTaken = (await files.stat(path)) !== null;
     const free = isTaken ? `${FOLDER}/${context.call}-${context.run}.txt` : path;
     const stderr = err ? [Buffer.from('\n[stderr]\n'), ...partsOf(result.stderr)] : [];
-    await files.write(free, Buffer.concat([...partsOf(result.stdout), ...stderr]));
+    const all = Buffer.concat([...partsOf(result.stdout), ...stderr]);
+    const text = all.toString();
+    const scrubbed = context.scrub(text);
+    await makeRoom(files, all.byteLength);
+    // Later runs read it, which do not know the secrets of this one.
+    await files.write(free, scrubbed === text ? all : scrubbed);
     return `${size}; ${isWhole ? 'all of it is' : `its first and last ${KEEP_BYTES / 2e6} MB are`} in ${free}`;
   } catch (error) {
     return `${size}; it could not be kept in a file: ${messageOf(error)}`;
@@ -113,3 +120,15 @@ const sizeOf = ({ head, tail, omittedBytes }: Output): number => head.byteLength
 
 const partsOf = ({ head, tail, omittedBytes }: Output): Uint8Array[] =>
   omittedBytes ? [head, Buffer.from(GAP), tail] : [head];
+
+/** The oldest go, so that a conversation does not fill its disk with them. */
+async function makeRoom(files: SandboxFiles, bytes: number): Promise<void> {
+  if (!(await files.stat(FOLDER))) return;
+  const kept = (await files.list(FOLDER)).files.sort((a, b) => a.modifiedAt - b.modifiedAt);
+  let total = bytes + kept.reduce((sum, file) => sum + file.bytes, 0);
+  for (const file of kept) {
+    if (total <= MOST_KEPT_BYTES) return;
+    await files.remove(file.path);
+    total -= file.bytes;
+  }
+}

@@ -36,14 +36,14 @@ export function createReadTool(sandboxes: SandboxSource): Tool {
       limit: z.int().min(1).default(MOST_LINES).describe(`Lines, at most ${MOST_LINES}`),
     }),
     effect: 'read',
-    run: ({ path, offset, limit }, { sandbox }) =>
+    run: ({ path, offset, limit }, { sandbox, context }) =>
       inTurn(sandbox, async () => {
         const info = await findFile(sandbox.files, path);
         if (!info) throw new Error(`There is no file ${showName(path)}. Use List or Glob to see what is there.`);
         const range = { offset: Math.max(1, offset), limit: Math.min(limit, MOST_LINES) };
         const found = await scan(sandbox.files, info, range);
         sandbox.seen.set(info.path, found.digest);
-        return tell(info, found, range.offset);
+        return tell(info, found, { offset: range.offset, scrub: context.scrub });
       }),
   });
 }
@@ -85,7 +85,11 @@ async function scan(files: SandboxFiles, info: FileInfo, range: { offset: number
   };
 }
 
-function tell(info: FileInfo, found: Scanned, offset: number): string {
+function tell(
+  info: FileInfo,
+  found: Scanned,
+  { offset, scrub }: { offset: number; scrub: (text: string) => string },
+): string {
   const name = showName(info.path);
   const { form, type, totalLines } = found;
   if (!form) {
@@ -96,7 +100,7 @@ function tell(info: FileInfo, found: Scanned, offset: number): string {
   if (!info.bytes) return `${name} is empty.`;
   if (offset > totalLines)
     throw new Error(`${name} has ${totalLines} lines: an offset of ${offset} is beyond its end.`);
-  const shown = showLines(found.lines, form);
+  const shown = showLines(found.lines, form, scrub);
   const last = offset + shown.length - 1;
   const isAll = offset === 1 && last === totalLines;
   const notes = [
@@ -110,13 +114,14 @@ function tell(info: FileInfo, found: Scanned, offset: number): string {
 }
 
 /** As many as fit, and at least one. */
-function showLines(lines: WindowLine[], { encoding, hasMark }: TextForm): string[] {
+function showLines(lines: WindowLine[], { encoding, hasMark }: TextForm, scrub: (text: string) => string): string[] {
   // What was UTF-16 came here as UTF-8.
   const decoder = new TextDecoder(encoding === 'gb18030' ? encoding : 'utf-8', { ignoreBOM: true });
   const shown: string[] = [];
   let room = MOST_CHARS;
   for (const { number, bytes, totalBytes } of lines) {
-    const whole = decoder.decode(bytes);
+    // Before it is cut: half a secret is not known as one.
+    const whole = scrub(decoder.decode(bytes));
     const text = number === 1 && hasMark ? whole.replace(/^\ufeff/, '') : whole;
     const isCut = text.length > LINE_CHARS || totalBytes > bytes.byteLength;
     const line = `${number}\t${isCut ? `${cutAt(text, LINE_CHARS)} [... cut: ${totalBytes} bytes in this line]` : text}`;

@@ -19,6 +19,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { Folders } from '../../src/sandbox/folders.ts';
 import { createFolders } from '../../src/sandbox/folders.ts';
 
+const warnings: string[] = [];
+const log = { warn: (_: object, message: string) => warnings.push(message), error: () => undefined };
 const ann = { tenant: 't', owner: 'ann', conversation: 'web' };
 
 async function root(): Promise<string> {
@@ -28,7 +30,7 @@ async function root(): Promise<string> {
 }
 
 async function open(path: string, isAlone = false): Promise<Folders> {
-  return await createFolders(path, { hasUser: true, isAlone });
+  return await createFolders(path, { hasUser: true, isAlone, log });
 }
 
 test('the files of a conversation are where its run is, and come back', async () => {
@@ -119,7 +121,14 @@ test('a server that is alone takes back whatever is in a slot, also one without 
   expect(await folders.reap()).toBe(2);
   expect(await readdir(join(path, 'slots'))).toEqual([]);
   // Nobody knows any more whose they are, but they are not thrown away.
-  expect(await readFile(join(path, 'lost', id, 'a.txt'), 'utf8')).toBe('kept');
+  const [lost = ''] = await readdir(join(path, 'lost'));
+  expect(lost).toContain(id);
+  expect(await readFile(join(path, 'lost', lost, 'a.txt'), 'utf8')).toBe('kept');
+  expect(warnings.at(-1)).toContain(lost);
+  // The conversation goes on without them.
+  const slot = await folders.makeSlot();
+  await (await folders.take(slot, ann))!.release();
+  expect(await folders.find(ann)).toEqual({ root: expect.any(String) });
 });
 
 test('what a command put in the place of its folder is not followed', async () => {
@@ -158,7 +167,7 @@ test.skipIf(process.getuid?.() !== 0)(
   'files belong to the user of commands, whoever they belonged to before',
   async () => {
     const path = await root();
-    const plain = await createFolders(path, { hasUser: false, isAlone: false });
+    const plain = await createFolders(path, { hasUser: false, isAlone: false, log });
     const slot = await plain.makeSlot();
     const workspace = await plain.take(slot, ann);
     await mkdir(join(slot.directory, 'ws', 'a'));
@@ -172,5 +181,85 @@ test.skipIf(process.getuid?.() !== 0)(
     expect((await stat(other.directory)).uid).toBe(0);
     expect((await stat('/etc/passwd')).uid).toBe(before.uid);
     await taken!.release();
+  },
+);
+
+test('a conversation that is deleted and made anew while a run has its files gets none of them', async () => {
+  const path = await root();
+  const folders = await open(path);
+  const first = await folders.makeSlot();
+  const before = await folders.take(first, ann);
+  await writeFile(join(before!.root, 'old.txt'), 'x');
+  await folders.remove(ann);
+  const second = await folders.makeSlot();
+  const after = await folders.take(second, ann);
+  await writeFile(join(after!.root, 'new.txt'), 'x');
+  await before!.release();
+  await after!.release();
+  expect(await readdir(((await folders.find(ann)) as { root: string }).root)).toEqual(['new.txt']);
+  expect(await readdir(join(path, 'lost'))).toEqual([]);
+});
+
+test('of several who bring the same files back, none fails', async () => {
+  const path = await root();
+  for (let i = 0; i < 5; i++) {
+    const folders = await open(path);
+    await folders.take(await folders.makeSlot(), { ...ann, conversation: `c${i}` });
+  }
+  const servers = await Promise.all([open(path, true), open(path, true), open(path, true)]);
+  await Promise.all(servers.map((folders) => folders.reap()));
+  for (let i = 0; i < 5; i++) {
+    expect(await servers[0]!.find({ ...ann, conversation: `c${i}` })).toEqual({ root: expect.any(String) });
+  }
+  expect(await readdir(join(path, 'slots'))).toEqual([]);
+});
+
+test('a tree that is deeper than any path goes with its slot', async () => {
+  const path = await root();
+  const folders = await open(path);
+  const slot = await folders.makeSlot();
+  const workspace = await folders.take(slot, ann);
+  const deep = spawn(
+    '/bin/sh',
+    ['-c', 'i=0; while [ $i -lt 300 ]; do mkdir "$1"; cd "$1"; i=$((i+1)); done', 'sh', 'd'.repeat(100)],
+    {
+      cwd: join(slot.directory, 'tmp'),
+    },
+  );
+  await once(deep, 'exit');
+  await workspace!.release();
+  expect(await readdir(join(path, 'slots'))).toEqual([]);
+  expect(await readdir(join(path, 'trash'))).toEqual([]);
+});
+
+test.skipIf(process.getuid?.() !== 0)(
+  'whatever modes a command left, an ordinary server gets its files back',
+  async () => {
+    const path = await root();
+    await chmod(path, 0o777);
+    const source = new URL('../../src/sandbox/folders.ts', import.meta.url).href;
+    const code = `
+    const { createFolders } = await import(${JSON.stringify(source)});
+    const { chmod, writeFile, readFile, readdir } = await import('node:fs/promises');
+    const log = { warn: (_, message) => console.log(message), error: console.log };
+    const open = () => createFolders(${JSON.stringify(join(path, 'data'))}, { hasUser: true, isAlone: true, log });
+    const folders = await open();
+    const key = { tenant: 't', owner: 'o', conversation: 'web' };
+    for (const mode of [0o300, 0o500, 0o000, 0o700]) {
+      const slot = await folders.makeSlot();
+      const workspace = await folders.take(slot, key);
+      await chmod(workspace.root, 0o700);
+      await writeFile(workspace.root + '/a.txt', 'kept');
+      await chmod(workspace.root, mode);
+      if (mode === 0o500) await (await open()).reap();
+      else await workspace.release();
+    }
+    const { root } = await folders.find(key);
+    console.log(await readFile(root + '/a.txt', 'utf8'), (await readdir(${JSON.stringify(join(path, 'data', 'slots'))})).length);`;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', code], { uid: 65_534, gid: 65_534 });
+    let text = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += String(chunk)));
+    await once(child, 'close');
+    expect(text).toBe('kept 0\n');
   },
 );

@@ -1,8 +1,9 @@
 // What is peculiar to the imitated shell; what holds for every sandbox is in conformance.test.ts.
+import { execFileSync, spawnSync } from 'node:child_process';
 import { linkSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { ExecResult, ExecSpec } from '../../src/sandbox/sandbox.ts';
 import { createVirtualBackend } from '../../src/sandbox/virtual.ts';
 import { createSandboxUnderTest, type OpenSandbox, type SandboxUnderTest } from '../../src/testing/sandbox.ts';
@@ -31,6 +32,8 @@ afterAll(async () => {
   rmSync(outside, { recursive: true });
 });
 
+/** Takes seconds. */
+const slow = process.env.HOMARD_SANDBOX ? test : test.skip;
 const textOf = ({ head, tail }: ExecResult['stdout']) => Buffer.concat([head, tail]).toString();
 const run = (script: string, more?: Partial<ExecSpec>) =>
   sandbox.execution.exec({ argv: ['bash', '-c', script], ...more });
@@ -47,13 +50,13 @@ test.each([
   expect(ms).toBeLessThan(1500);
 });
 
-test('SBX-10: what takes all memory ends, and neither the server nor the sandbox with it', async () => {
+slow('SBX-10: what takes all memory ends, and neither the server nor the sandbox with it', async () => {
   const { reason } = await run(`jq -n '[range(1000000000)]'`);
   expect(reason).toBe('memory_limit');
   expect(await tell('echo on')).toBe('on\n');
 });
 
-test('SBX-10: neither a file nor all files grow beyond their limits', async () => {
+slow('SBX-10: neither a file nor all files grow beyond their limits', async () => {
   const large = await run('seq 800000 > large');
   expect(large.exitCode).not.toBe(0);
   const copies = await run(
@@ -91,7 +94,7 @@ test('SBX-08: links that the host has put into the workspace lead nowhere', asyn
   expect(readFileSync(secret, 'utf8')).toBe('outside');
 });
 
-test('SBX-08: python and js-exec see no more than the shell', async () => {
+slow('SBX-08: python and js-exec see no more than the shell', async () => {
   const python = await run(`python3 -c "
 import os
 print(os.path.exists('${secret}'), os.path.exists('/etc/passwd'), sorted(os.environ))
@@ -100,6 +103,15 @@ open('made.txt', 'w').write('by python')"`);
   expect(textOf(python.stdout)).not.toContain('NODE');
   const script = `const fs = require('fs'); console.log(fs.existsSync('${secret}'), fs.readFileSync('made.txt', 'utf8'), typeof require('child_process').execSync('ls /'))`;
   expect(await tell(`js-exec -c "${script}"`)).toBe('false by python string\n');
+});
+
+test('a folder is copied with all that is in it, and what could be run still can', async () => {
+  await run(
+    `mkdir -p from/deep; printf '#!/bin/bash\\necho "ran $1"\\n' > from/deep/run.sh; chmod +x from/deep/run.sh`,
+  );
+  expect(await tell('cp -r from to && to/deep/run.sh once && cp to/deep/run.sh again.sh && ./again.sh twice')).toBe(
+    'ran once\nran twice\n',
+  );
 });
 
 test('flags of bash that change nothing here are ignored, others hold', async () => {
@@ -111,7 +123,7 @@ test('flags of bash that change nothing here are ignored, others hold', async ()
   expect(await exec('-euc', 'echo a; false; echo b')).toEqual([1, 'a\n']);
 });
 
-test('more commands than there are processes wait, and can be aborted while they wait', async () => {
+slow('more commands than there are processes wait, and can be aborted while they wait', async () => {
   const abort = new AbortController();
   const busy = Array.from({ length: 4 }, () => run('sleep 20', { timeoutMs: 1500 }));
   const waiting = run('echo late', { signal: abort.signal });
@@ -120,4 +132,21 @@ test('more commands than there are processes wait, and can be aborted while they
   expect((await waiting).reason).toBe('aborted');
   expect((await Promise.all(busy)).map(({ reason }) => reason)).toEqual(Array(4).fill('timeout'));
   expect(textOf((await last).stdout)).toBe('last\n');
+});
+
+slow('SBX-13: when the server is killed, a process that is busy ends with it', async () => {
+  const script = `
+    import { mkdirSync, mkdtempSync } from 'node:fs';
+    import { createVirtualBackend } from '${new URL('../../src/sandbox/virtual.ts', import.meta.url).href}';
+    const directory = mkdtempSync('${outside}/slot-');
+    for (const name of ['ws', 'tmp']) mkdirSync(directory + '/' + name);
+    const config = { limits: ${JSON.stringify(limits)}, network: 'none', docker: {}, e2b: {}, log: console };
+    const backend = await createVirtualBackend(config);
+    const execution = await backend.open({ id: 'x', directory }, new AbortController().signal);
+    void execution.exec({ argv: ['awk', 'BEGIN { while (1) {} }'] });
+    setTimeout(() => process.kill(process.pid, 'SIGKILL'), 300);`;
+  spawnSync(process.execPath, ['--input-type=module', '-e', script]);
+  const left = () => execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' }).includes(`${outside}/slot-`);
+  expect(left()).toBe(true);
+  await vi.waitFor(() => expect(left()).toBe(false), { timeout: 5000, interval: 100 });
 });

@@ -77,6 +77,7 @@ export async function createRig({ fileBytes = 100_000_000, outputBytes = 50_000_
         key: `r:${call}`,
         call,
         signal,
+        scrub: (text) => text,
         output,
         ...more,
       });

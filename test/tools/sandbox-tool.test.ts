@@ -29,7 +29,7 @@ function call(of: Sandboxes['of']): { result: Promise<unknown>; shown: string[];
   );
   const shown: string[] = [];
   const { signal } = new AbortController();
-  const context = { ...where, signal, output: (text: string) => void shown.push(text) };
+  const context = { ...where, signal, scrub: String, output: (text: string) => void shown.push(text) };
   return { result: tool.run({} as never, context) as Promise<unknown>, shown, signal };
 }
 

@@ -16,7 +16,7 @@ export function fileRoutes({ files, config }: ServerParts): Hono<ServerEnvironme
         hint: 'Send the bytes of one file as the body, its type as Content-Type and its name as ?name=.',
       });
     }
-    const source = bodyOf(c.req.raw, config.fileLimitBytes);
+    const source = bodyOf(c.req.raw, { limitBytes: config.fileLimitBytes });
     const upload = { name: nameOf(c), source, ...(mime !== undefined && { mime }) };
     return c.json(await files.save(c.get('caller'), upload), 201);
   });

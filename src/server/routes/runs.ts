@@ -1,6 +1,6 @@
 // GET /runs/:id, its events, and ending it.
 import { Hono } from 'hono';
-import type { Position, RunRecord, Usage } from '../../kernel/index.ts';
+import type { Mask, Position, RunRecord, Step, Usage } from '../../kernel/index.ts';
 import { addUsage, callsOf, journalError, noUsage, parseEventId, replay, textOf, toShown } from '../../kernel/index.ts';
 import type { ServerEnvironment, ServerParts } from '../context.ts';
 import { serverError } from '../errors.ts';
@@ -13,7 +13,10 @@ export function runRoutes({ runner, journal, priceOf, mask, config, log }: Serve
   app.get('/runs/:id', async (c) => {
     const record = await journal.load(c.get('caller'), c.req.param('id'), -1);
     if (!record) throw notFound(c.req.param('id'));
-    return c.json({ ...toRunView(record, { priceOf, mask }), steps: record.steps });
+    return c.json({
+      ...toRunView(record, { priceOf, mask }),
+      steps: record.steps.map((step) => toStepView(step, mask)),
+    });
   });
 
   app.get('/runs/:id/results/:call', async (c) => {
@@ -124,6 +127,12 @@ export function toRunView(record: RunRecord, { priceOf, mask }: Pick<ServerParts
     createdAt,
     endedAt,
   };
+}
+
+/** A person may have given arguments. */
+function toStepView({ answer, ...step }: Step, mask: Mask): object {
+  if (!answer) return step;
+  return { ...step, answer: answer.args === undefined ? answer : { ...answer, args: mask(answer.args) } };
 }
 
 function addCost(sum: number | null, cost: number | null): number | null {

@@ -30,7 +30,7 @@ export function workspaceRoutes({ sandboxes, conversations, config }: ServerPart
       const name = JSON.stringify(key.conversation.slice(0, 200));
       throw serverError('conversation_not_found', `There is no conversation ${name}.`);
     }
-    return await sandboxes.filesOf(key);
+    return sandboxes.filesOf(key);
   }
 
   app.get('/sandbox', (c) => {
@@ -61,7 +61,8 @@ export function workspaceRoutes({ sandboxes, conversations, config }: ServerPart
     const { path } = parse(contentQuery, c.req.query());
     const files = await filesOf(c);
     const pieces: Uint8Array[] = [];
-    for await (const piece of bodyOf(c.req.raw, config.fileLimitBytes)) pieces.push(piece);
+    for await (const piece of bodyOf(c.req.raw, { limitBytes: config.fileLimitBytes, mayBeEmpty: true }))
+      pieces.push(piece);
     return c.json(await files.write(path, Buffer.concat(pieces)), 201);
   });
 
@@ -76,13 +77,22 @@ export function workspaceRoutes({ sandboxes, conversations, config }: ServerPart
 
 async function toDownload(files: SandboxFiles, info: FileInfo) {
   const sniffer = createSniffer();
-  sniffer.push(await files.read(info.path, { limit: SNIFFED_BYTES }));
+  const head = await files.read(info.path, { limit: SNIFFED_BYTES });
+  // A cut character is no sign of anything.
+  sniffer.push(head.byteLength < info.bytes ? head.subarray(0, lastWhole(head)) : head);
   return {
     id: `${info.modifiedAt}-${info.bytes}`,
     name: info.path.split('/').at(-1) ?? info.path,
     mime: sniffer.type(undefined),
     bytes: info.bytes,
   };
+}
+
+/** Where the last character of UTF-8 begins that may not be whole. */
+function lastWhole(bytes: Uint8Array): number {
+  let at = bytes.byteLength - 1;
+  while (at > bytes.byteLength - 4 && (bytes[at]! & 0xc0) === 0x80) at--;
+  return at;
 }
 
 /** A file that a command makes shorter meanwhile ends early, and the client sees that the length is not right. */
