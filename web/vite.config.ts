@@ -14,6 +14,7 @@ const api = [
   '/models',
   '/usage',
   '/health',
+  '/sandbox',
   '/setup',
 ];
 // For `npm run dev -w web`: a server that runs beside it, asked with its token in place of the sign-in cookie.

@@ -1,4 +1,5 @@
 // What the pictures show: a conversation with tools, a table and code, in both languages.
+import { createPng } from './picture.ts';
 import type { SharedServer } from './shared-server.ts';
 
 export type Language = 'en' | 'zh';
@@ -26,6 +27,7 @@ Amounts are in euros, *without* tax, and \`returned\` counts parcels: see [the h
   failure: 'The quota of this month is used up.',
   running: 'Keep an eye on the bread',
   dish: 'bread',
+  watching: 'Tell me what the server is doing',
   asking: 'Tell the team that we close early on Friday',
   mail: {
     to: 'team@example.org',
@@ -58,6 +60,7 @@ for (const order of page.items) total += order.amountEur;
   failure: '本月的额度已用完。',
   running: '帮我看着烤箱里的面包',
   dish: '面包',
+  watching: '看看服务器在做什么',
   asking: '通知大家周五提前下班',
   mail: { to: 'team@example.org', subject: '周五提前下班', text: '周五下午三点下班，请在中午前交接未完成的订单。' },
   others: ['春季信件的草稿', '新仓库的名字', '导出为什么这么慢？'],
@@ -67,11 +70,21 @@ export interface Places {
   conversation: string;
   failed: string;
   running: string;
+  watching: string;
   asking: string;
 }
 
 /** Talks of one user, each in the state that its name says. */
-export async function fillTalks({ server, model }: SharedServer, language: Language): Promise<Places> {
+const SCRIPT = `# Sums up a month of orders.
+import csv, sys
+
+total = 0.0
+for row in csv.DictReader(open(sys.argv[1])):
+    total += float(row["amount_eur"])
+print(f"{total:.2f} EUR")
+`;
+
+export async function fillTalks({ server, model, bring }: SharedServer, language: Language): Promise<Places> {
   const user = language === 'en' ? 'ann' : 'bob';
   const text = language === 'en' ? english : chinese;
   for (const title of text.others) model.on(title, [{ text: 'Here it is.' }]);
@@ -86,6 +99,7 @@ export async function fillTalks({ server, model }: SharedServer, language: Langu
   );
   model.on(text.failing, { status: 402, json: { error: { message: text.failure } } });
   model.on(text.running, [{ reasoning: text.thought }, { call: 'watch_oven', args: { dish: text.dish } }]);
+  model.on(text.watching, [{ call: 'follow_log', args: { name: 'server.log' } }]);
   model.on(text.asking, [{ call: 'send_mail', args: text.mail }]);
   const say = (conversationId: string, query: string) =>
     server.call('POST', '/chat', { user, body: { conversationId, query } });
@@ -94,11 +108,22 @@ export async function fillTalks({ server, model }: SharedServer, language: Langu
     await server.stream('/chat/stream', { user, body, until: (frame) => frame.event === event });
   };
   for (const [index, title] of text.others.entries()) await say(`${language}-other-${index}`, title);
-  const names = ['failed', 'running', 'asking', 'conversation'].map((name) => `${language}-${name}`);
-  const [failed = '', running = '', asking = '', conversation = ''] = names;
+  const names = ['failed', 'running', 'watching', 'asking', 'conversation'].map((name) => `${language}-${name}`);
+  const [failed = '', running = '', watching = '', asking = '', conversation = ''] = names;
   await say(failed, text.failing);
   await begin(running, text.running, 'tool_call');
+  await begin(watching, text.watching, 'tool_call');
   await begin(asking, text.asking, 'approval_request');
   await say(conversation, text.question);
-  return { conversation, failed, running, asking };
+  const files: [path: string, content: string | Uint8Array][] = [
+    ['orders.py', SCRIPT],
+    ['data/orders-2026-09.csv', 'id,amount_eur\n1,74.93\n'.repeat(4000)],
+    ['data/orders-2026-10.csv', 'id,amount_eur\n1,75.01\n'.repeat(4500)],
+    ['reports/chart.png', createPng(640, 360)],
+    [language === 'en' ? 'reports/October.md' : 'reports/十月.md', text.answer],
+    ['reports/invoice\u202Efdp.sh', 'exit\n'],
+    ['.outputs/call_0.txt', 'all of it\n'],
+  ];
+  for (const [path, content] of files) await bring(user, { conversation, path, content });
+  return { conversation, failed, running, watching, asking };
 }

@@ -40,6 +40,19 @@ interface State {
 
 const settled = (page: Page) => page.locator('article[aria-busy="false"] time').last().waitFor();
 
+/** Beside the conversation they may be open already. */
+async function openFiles(page: Page): Promise<void> {
+  await settled(page);
+  const button = page.getByRole('banner').getByRole('button').last();
+  if ((await button.getAttribute('aria-expanded')) === 'false') await button.click();
+  await page.locator('li[aria-level]').first().waitFor();
+}
+
+async function lookAt(page: Page, name: string): Promise<void> {
+  await openFiles(page);
+  await page.locator('li[aria-level] button').filter({ hasText: name }).click();
+}
+
 async function openTrail(page: Page): Promise<void> {
   await settled(page);
   await page.locator('pre code span[style]').first().waitFor();
@@ -64,6 +77,11 @@ const states: State[] = [
     name: 'running',
     path: ({ running }) => `/c/${running}`,
     ready: (page) => page.locator('[data-state="running"]').waitFor(),
+  },
+  {
+    name: 'output',
+    path: ({ watching }) => `/c/${watching}`,
+    ready: (page) => page.locator('[data-state="running"] pre').getByText('answered 200').waitFor(),
   },
   { name: 'asking', path: ({ asking }) => `/c/${asking}`, ready: (page) => page.locator('section dl').waitFor() },
   {
@@ -124,6 +142,32 @@ const states: State[] = [
   },
   { name: 'missing', path: () => '/c/nothing-here', ready: (page) => page.locator('section[role="group"]').waitFor() },
   { name: 'sign-in', path: () => '/sign-in', ready: (page) => page.locator('main pre').waitFor() },
+  { name: 'files', path: ({ conversation }) => `/c/${conversation}`, ready: openFiles },
+  {
+    name: 'file-text',
+    path: ({ conversation }) => `/c/${conversation}`,
+    async ready(page) {
+      await lookAt(page, 'orders.py');
+      await page.getByRole('dialog').locator('code span[style]').first().waitFor();
+    },
+  },
+  {
+    name: 'file-image',
+    path: ({ conversation }) => `/c/${conversation}`,
+    async ready(page) {
+      await lookAt(page, 'chart.png');
+      await page.getByRole('dialog').locator('img').waitFor();
+    },
+  },
+  {
+    name: 'file-delete',
+    path: ({ conversation }) => `/c/${conversation}`,
+    async ready(page) {
+      await openFiles(page);
+      await page.locator('li[aria-level]').filter({ hasText: 'chart.png' }).locator('button').last().click();
+      await page.getByText('“chart.png”').or(page.getByText('“reports/chart.png”')).waitFor();
+    },
+  },
 ];
 
 const looks = (['en', 'zh'] as const).flatMap((language) =>
@@ -134,7 +178,7 @@ describe('looks', { timeout: 120_000 }, () => {
   let shared: SharedServer;
   let places: Record<Language, Places>;
   beforeAll(async () => {
-    shared = await startSharedServer(() => true);
+    shared = await startSharedServer({ maySetUp: () => true });
     const [en, zh] = await Promise.all([fillTalks(shared, 'en'), fillTalks(shared, 'zh')]);
     places = { en, zh };
     // The environment wins over it, and the page says so.

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import type { Caller, Identity } from '../../src/access/identity.ts';
+import type { HomardInput } from '../../src/app.ts';
 import { askForWrites, defineTool } from '../../src/kernel/index.ts';
 import type { TestServer } from '../server/harness.ts';
 import { createTestServer } from '../server/harness.ts';
@@ -20,13 +21,14 @@ export interface SharedServer extends AsyncDisposable {
   server: TestServer;
   model: TalkModel;
   site(user: 'ann' | 'bob'): Site;
-  /** Lets `watch_oven` come to its end. */
+  /** Puts a file where the commands of a conversation find it. */
+  bring(user: 'ann' | 'bob', file: { conversation: string; path: string; content: string | Uint8Array }): Promise<void>;
+  /** Lets `watch_oven` and `follow_log` come to their end. */
   finish(): void;
 }
 
-export async function startSharedServer(
-  maySetUp: (caller: Caller) => boolean = ({ owner }) => owner === 'ann',
-): Promise<SharedServer> {
+/** Commands run without a sandbox: it is the page that is tried. */
+export async function startSharedServer(input: HomardInput = {}): Promise<SharedServer> {
   const model = await startTalkModel();
   const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
   const findOrders = defineTool({
@@ -65,18 +67,51 @@ export async function startSharedServer(
       return `${dish}: golden brown`;
     },
   });
+  const followLog = defineTool({
+    name: 'follow_log',
+    title: 'Follow the log',
+    icon: 'terminal',
+    description: 'Shows a log as it is written.',
+    parameters: z.object({ name: z.string() }),
+    effect: 'read',
+    async run({ name }, { signal, output }) {
+      const isFinished = finished.then(() => true);
+      for (let n = 1; !signal.aborted; n++) {
+        output(`\x1b[32m${name}\x1b[0m  request ${n} answered 200 in ${(n * 37) % 90} ms\n`);
+        if (await Promise.race([isFinished, sleep(100, false)])) break;
+      }
+      return 'The log has ended.';
+    },
+  });
+  const readArchive = defineTool({
+    name: 'read_archive',
+    title: 'Read the archive',
+    icon: 'library',
+    description: 'Long.',
+    parameters: z.object({ lines: z.int() }),
+    effect: 'read',
+    run: ({ lines }) => Array.from({ length: lines }, (_, n) => `Line ${n} of the archive.`).join('\n'),
+  });
   const server = await createTestServer('embedded', {
     identity,
-    maySetUp,
+    maySetUp: ({ owner }) => owner === 'ann',
     policy: askForWrites,
-    tools: [findOrders, sendMail, watchOven],
+    tools: [findOrders, sendMail, watchOven, followLog, readArchive],
     environment: model.environment,
     logger: { warn: () => undefined, error: () => undefined },
+    config: { sandbox: { kind: 'local', local: { iKnowThisIsNoSandbox: true } } },
+    ...input,
   });
   return {
     server,
     model,
     site: (user) => ({ address: server.address, cookie: `user=${user}` }),
+    async bring(user, { conversation, path, content }) {
+      const address = `${server.address}/conversations/${conversation}/files/content?path=${encodeURIComponent(path)}`;
+      const headers = { authorization: `Bearer ${user}-token` };
+      const response = await fetch(address, { method: 'PUT', headers, body: new Uint8Array(Buffer.from(content)) });
+      if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+    },
     finish,
     async [Symbol.asyncDispose]() {
       finish();

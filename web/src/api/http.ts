@@ -22,8 +22,13 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
   const isGet = init.method === undefined || init.method === 'GET';
   const response = await ((isGet && takeEarly(path)) || fetch(path, init));
   if (response.ok) return response;
+  throw await describeRefusal(response);
+}
+
+/** What a refusal says; where nobody is signed in, the page goes to where one does. */
+export async function describeRefusal(response: Response): Promise<ApiError> {
   if (response.status === 401) void router.replace('/sign-in');
-  throw new ApiError(response.status, await bodyOf(response));
+  return new ApiError(response.status, await bodyOf(response));
 }
 
 async function bodyOf(response: Response): Promise<{ code: string; message: string; hint: string }> {

@@ -32,7 +32,7 @@ export interface Conversation {
 export type Entry = { id: number; run: string; at: string; epoch?: number } & (
   | ({ kind: 'user' } & UserBody)
   | ({ kind: 'assistant' } & AssistantBody)
-  | ({ kind: 'tool_result' } & ToolResultBody)
+  | ({ kind: 'tool_result'; truncated?: true } & ToolResultBody)
   | ({ kind: 'notice' } & NoticeBody)
   | { kind: 'summary'; text: string }
 );
@@ -57,6 +57,28 @@ export interface UploadedFile {
   mime: string;
   bytes: number;
 }
+
+/** A file that the commands of a conversation work with. */
+export interface WorkspaceFile {
+  /** Below the workspace. */
+  path: string;
+  kind: 'file' | 'folder' | 'link' | 'other';
+  bytes: number;
+  /** Milliseconds since 1970. */
+  modifiedAt: number;
+  isExecutable: boolean;
+}
+
+/** Where commands run. */
+export type SandboxView =
+  | { kind: 'off' }
+  | {
+      kind: 'bwrap' | 'unshare' | 'docker' | 'e2b' | 'virtual' | 'local';
+      /** Such as `bubblewrap 0.8.0`. */
+      description: string;
+      isolation: 'none' | 'language' | 'namespace' | 'container' | 'vm';
+      hasNetwork: boolean;
+    };
 
 /** One event as it came: its place in the run where it has one, and when it arrived (milliseconds). */
 export interface Signal {

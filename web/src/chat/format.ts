@@ -25,9 +25,9 @@ export const formatCost = (usd: number): string =>
   });
 
 /** The time, with the day where it is not today. */
-export function formatAt(iso: string): string {
-  const at = new Date(iso);
+export function formatAt(time: string | number): string {
+  const at = new Date(time);
   const isToday = at.toDateString() === new Date().toDateString();
-  const time = { hour: '2-digit', minute: '2-digit' } as const;
-  return at.toLocaleString(locale(), isToday ? time : { month: 'short', day: 'numeric', ...time });
+  const clock = { hour: '2-digit', minute: '2-digit' } as const;
+  return at.toLocaleString(locale(), isToday ? clock : { month: 'short', day: 'numeric', ...clock });
 }

@@ -25,9 +25,11 @@ export interface ToolStep {
   icon?: string;
   args: Json;
   state: ToolState;
-  /** What it printed while it ran: the end of it, at most OUTPUT_LIMIT. */
+  /** What it printed while it ran: the end of it. */
   output: string;
   result?: Json;
+  /** Only head and tail of the result are here. */
+  isTruncated?: true;
   ms?: number;
 }
 
@@ -65,7 +67,8 @@ export interface Timeline {
 /** Ours, beside the server's events: an approval of which the server says that it is not open. */
 export type LocalEvent = { type: 'approval_closed'; id: string };
 
-const OUTPUT_LIMIT = 60_000;
+/** Characters kept of what a tool prints. */
+const OUTPUT_LIMIT = 100_000;
 export const RESUMED = 'run.continued';
 
 export const emptyTimeline: Timeline = {
@@ -117,10 +120,7 @@ function apply(state: Timeline, event: AgentEvent | LocalEvent, at: number): Tim
     case 'tool_call':
       return commit({ ...state, steps: [...state.steps, ...event.calls.map(toTool)] }, at);
     case 'tool_output':
-      return withTool(state, event.id, (tool) => ({
-        ...tool,
-        output: (tool.output + event.text).slice(-OUTPUT_LIMIT),
-      }));
+      return withTool(state, event.id, (tool) => ({ ...tool, output: withOutput(tool.output, event.text) }));
     case 'tool_result':
       return commit(event.results.reduce(withResult, state), at);
     case 'approval_request':
@@ -175,13 +175,20 @@ function withTool(state: Timeline, id: string, change: (tool: ToolStep) => ToolS
   };
 }
 
-function withResult(state: Timeline, { id, result, isError, fault, ms, args }: ToolResult): Timeline {
+/** Cut only when twice the limit is there: each event then costs what it brings. */
+function withOutput(output: string, text: string): string {
+  const longer = output + text;
+  return longer.length > 2 * OUTPUT_LIMIT ? longer.slice(-OUTPUT_LIMIT) : longer;
+}
+
+function withResult(state: Timeline, { id, result, truncated, isError, fault, ms, args }: ToolResult): Timeline {
   const resultState = stateOf(isError, fault);
   const changed = withTool(state, id, (tool) => ({
     ...tool,
     ...(args !== undefined && { args }),
     state: resultState,
     result,
+    ...(truncated && { isTruncated: truncated }),
     ms,
   }));
   const decided = resultState === 'denied' ? 'denied' : 'allowed';

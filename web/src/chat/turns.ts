@@ -95,12 +95,21 @@ function toSignals(entry: Entry): Signal[] {
 
 function eventsOf(entry: Entry): AgentEvent[] {
   if (entry.kind === 'tool_result') {
-    const { call, name, result, isError = false, fault, ms, args } = entry;
+    const { call, name, result, truncated, isError = false, fault, ms, args } = entry;
     return [
       {
         type: 'tool_result',
         results: [
-          { id: call, name, result, isError, ...(fault && { fault }), ms, ...(args !== undefined && { args }) },
+          {
+            id: call,
+            name,
+            result,
+            ...(truncated && { truncated }),
+            isError,
+            ...(fault && { fault }),
+            ms,
+            ...(args !== undefined && { args }),
+          },
         ],
       },
     ];
