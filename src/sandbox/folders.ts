@@ -3,7 +3,7 @@
 // A run takes its conversation's `files` into its slot by one rename, which is the lock, too, and brings it back.
 import { createHash } from 'node:crypto';
 import { chown, mkdir, readdir, rename, stat, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { removeTree } from '../files/remove-tree.ts';
 import type { ConversationKey, Log, Owner } from '../kernel/index.ts';
 import { messageOf } from '../kernel/index.ts';
@@ -61,7 +61,8 @@ export const BEAT_MS = 15_000;
 const SILENT_MS = 4 * BEAT_MS;
 const OLD_TRASH_MS = 3_600_000;
 
-export async function createFolders(root: string, { hasUser, isAlone, log }: FoldersConfig): Promise<Folders> {
+export async function createFolders(directory: string, { hasUser, isAlone, log }: FoldersConfig): Promise<Folders> {
+  const root = resolve(directory);
   const [slots, conversations, trash] = ['slots', 'conversations', 'trash'].map((name) => join(root, name)) as [
     string,
     string,

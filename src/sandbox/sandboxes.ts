@@ -74,6 +74,7 @@ interface Run {
 
 interface Opened {
   sandbox: Sandbox;
+  isClosing: boolean;
   /** Resolves when the files are back in their place. */
   closed: Promise<void>;
   close(): Promise<void>;
@@ -114,8 +115,10 @@ export async function createSandboxes(config: SandboxesConfig): Promise<Sandboxe
       const { promise: closed, resolve } = Promise.withResolvers<void>();
       const opened: Opened = {
         sandbox: toSandbox(parts, run.equipment),
+        isClosing: false,
         closed,
         async close() {
+          opened.isClosing = true;
           try {
             await closeAll(parts);
           } finally {
@@ -193,7 +196,8 @@ export async function createSandboxes(config: SandboxesConfig): Promise<Sandboxe
   async function locate(key: ConversationKey): Promise<{ root: string; files: SandboxFiles } | undefined> {
     for (const until = Date.now() + BUSY_MS; ;) {
       const opened = byConversation.get(nameOf(key));
-      if (opened) return { root: opened.sandbox.id, files: opened.sandbox.files };
+      if (opened?.isClosing) await opened.closed;
+      else if (opened) return { root: opened.sandbox.id, files: opened.sandbox.files };
       const found = await folders.find(key);
       if (found === 'nowhere') return undefined;
       const files = found !== 'taken' && createFiles(found.root);

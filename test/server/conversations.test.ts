@@ -96,7 +96,7 @@ describe.each(backends)('conversations on %s', (backend) => {
     ];
     for (const id of hostile) expect((await say(id, `mine ${JSON.stringify(id)}`)).status).toBe(200);
     for (const name of readdirSync(server.folder))
-      expect(['db', 'db.lock', 'db.lock-journal', 'workspace']).toContain(name);
+      expect(['db', 'db.lock', 'db.lock-journal', 'secret', 'workspace']).toContain(name);
     const list = (await server.call('GET', '/conversations?limit=500')).body.conversations as unknown as {
       id: string;
     }[];

@@ -41,7 +41,7 @@ it.each([
   const sandbox = { exec: () => Promise.resolve(result) };
   const source = { backend: { advice: '', capabilities: { isolation: 'vm' } }, of: () => Promise.resolve(sandbox) };
   const tool = createBashTool(source as never);
-  const context = { signal: new AbortController().signal, output: () => undefined };
+  const context = { signal: new AbortController().signal, output: () => undefined, scrub: String };
   const told = await tool.run({ command: 'x', timeoutSeconds: 5 } as never, context as never);
   expect(parseBashResult(String(told))).toEqual({ stdout: 'out', stderr: 'err', ending });
 });
