@@ -173,6 +173,8 @@ async function start(config: Config): Promise<void> {
   const onSignal = () => void stop().catch(die);
   process.on('SIGINT', onSignal);
   process.on('SIGTERM', onSignal);
+  // Else it opens a debugger for whoever may send it, such as a command in a sandbox that isolates little.
+  process.on('SIGUSR1', () => undefined);
 }
 
 async function startChat(given: string[], config: Config): Promise<void> {

@@ -112,7 +112,8 @@ export interface DemoConfig {
 
 /**
  * The model of a start without any key. It says what it is and how to get a real one, calls `current_time` and
- * `roll_dice` where they are offered, and answers with their results; in Chinese where the user writes Chinese.
+ * `roll_dice` where they are offered, or runs what follows "$ " as a command, and answers with their results; in Chinese
+ * where the user writes Chinese.
  */
 export function createDemoModel({ paceMs = 15 }: DemoConfig = {}): Model {
   return {
@@ -136,7 +137,8 @@ function demoAnswer({ messages, tools }: ModelRequest): ScriptedAnswer {
   const before = asked.length > 1 ? quote(asked.at(-2) ?? '') : undefined;
   if (results.length) {
     const lines = results.map((result) => `- ${words.tools[result.name] ?? result.name}: ${resultText(result, words)}`);
-    return { text: [words.echo(now, before), words.results, ...lines, '', words.setUp].join('\n') };
+    const hint = tools.some(({ name }) => name === 'Bash') ? [words.command] : [];
+    return { text: [words.echo(now, before), words.results, ...lines, '', ...hint, words.setUp].join('\n') };
   }
   const calls = demoCalls(text).filter(({ name }) => tools.some((tool) => tool.name === name));
   const reasoning = words.think(now, calls.length);
@@ -144,8 +146,10 @@ function demoAnswer({ messages, tools }: ModelRequest): ScriptedAnswer {
   return { reasoning, text: `${words.echo(now, before)}\n${words.setUp}` };
 }
 
-/** Dice as people write them, "3d20"; else two of the usual kind. */
+/** What a person asks for by "$ "; else dice as people write them, "3d20"; else two of the usual kind. */
 function demoCalls(text: string): ScriptedCall[] {
+  const command = /^\s*\$ (.+)$/s.exec(text)?.[1];
+  if (command !== undefined) return [{ name: 'Bash', args: { command } }];
   const [, count = '2', sides = '6'] = /\b([1-9])?d(100|[1-9]\d?)\b/i.exec(text) ?? [];
   const isPlain = !/\p{Script=Han}/u.test(text);
   return [
@@ -178,6 +182,7 @@ interface DemoWords {
   echo: (text: string, before: string | undefined) => string;
   results: string;
   failed: string;
+  command: string;
   setUp: string;
   tools: Record<string, string | undefined>;
 }
@@ -193,10 +198,11 @@ const english: DemoWords = {
     'I am a **scripted demo**: no model is configured, so my words are fixed.',
   results: 'The conversation and the tools are real, though. They just ran on this server:\n',
   failed: 'it did not run',
+  command: 'What follows `$ ` I run in the sandbox of this conversation: try `$ ls -la > list.txt; cat list.txt`.',
   setUp:
     'For a real model open the set-up of the page, or run `homard init`. Or set `OPENAI_API_KEY`, `DEEPSEEK_API_KEY` or ' +
     '`DASHSCOPE_API_KEY`, or `OPENAI_BASE_URL` for a local server, and start again.',
-  tools: { current_time: 'The time', roll_dice: 'The dice' },
+  tools: { current_time: 'The time', roll_dice: 'The dice', Bash: 'The command' },
 };
 
 const chinese: DemoWords = {
@@ -209,8 +215,9 @@ const chinese: DemoWords = {
     `你写的是：“${text}”。${before ? `在那之前：“${before}”。` : ''}我是**脚本演示模型**：还没有配置模型，所以我的话是固定的。`,
   results: '但对话和工具是真实的，它们刚刚在这台服务器上运行：\n',
   failed: '没有运行',
+  command: '以 `$ ` 开头的内容，我会在本对话的沙箱里运行：试试 `$ ls -la > list.txt; cat list.txt`。',
   setUp:
     '要使用真正的模型，请在网页中打开“选择模型”，或运行 `homard init`。也可以设置 `OPENAI_API_KEY`、`DEEPSEEK_API_KEY` 或 ' +
     '`DASHSCOPE_API_KEY`，本地服务器则设置 `OPENAI_BASE_URL`，然后重新启动。',
-  tools: { current_time: '时间', roll_dice: '骰子' },
+  tools: { current_time: '时间', roll_dice: '骰子', Bash: '命令' },
 };

@@ -95,6 +95,8 @@ function toContainer({ owner, image, cpus, config }: Engine, slot: Slot): Docker
       // Also what makes files with setuid of the folders below harmless: Docker has no "nosuid" for folders of the host.
       SecurityOpt: ['no-new-privileges'],
       IpcMode: 'private',
+      CgroupnsMode: 'private',
+      OomScoreAdj: 1000,
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,
       PidsLimit: limits.processes + OWN_PROCESSES,
@@ -111,7 +113,7 @@ function toContainer({ owner, image, cpus, config }: Engine, slot: Slot): Docker
         { Type: 'bind', Source: join(slot.directory, 'tmp'), Target: '/tmp' },
       ],
       // A volume that an image declares would be a place without a limit; this one counts as memory.
-      Tmpfs: Object.fromEntries(image.volumes.map((path) => [path, 'rw,nosuid,nodev,size=16m'])),
+      Tmpfs: Object.fromEntries(image.volumes.map((path) => [path, 'rw,nosuid,nodev,size=16m,nr_inodes=16k'])),
       LogConfig: { Type: 'none', Config: {} },
       Init: true,
       AutoRemove: true,

@@ -2,7 +2,7 @@
 //   conversations/<name>/{conversation.json, seen.json, files/}     slots/<id>/{owner.json, box/{ws, tmp}}
 // A run takes its conversation's `files` into its slot by one rename, which is the lock, too, and brings it back.
 import { createHash } from 'node:crypto';
-import { chown, mkdir, readdir, rename, stat, utimes, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, rename, stat, utimes, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { removeTree } from '../files/remove-tree.ts';
 import type { ConversationKey, Log, Owner } from '../kernel/index.ts';
@@ -218,7 +218,9 @@ export async function createFolders(directory: string, { hasUser, isAlone, log }
       mine.add(id);
       const directory = boxOf(id);
       // Only what is in it belongs to the user of commands: they cannot put anything else in the place of `ws`.
-      await mkdir(join(directory, 'tmp'), { recursive: true, mode: 0o755 });
+      await mkdir(join(directory, 'tmp'), { recursive: true });
+      // Whatever the umask is: commands must get through it.
+      await chmod(directory, 0o755);
       await writeOwner(id);
       if (user) await chown(join(directory, 'tmp'), user.uid, user.gid);
       return { id, directory, ...(user && { user }) };

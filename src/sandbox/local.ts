@@ -37,7 +37,7 @@ export async function createLocalBackend({ limits, log }: BackendConfig): Promis
       diskLimit: 'file',
       hasProcessLimit: false,
     },
-    description: `no sandbox: commands run on this machine as ${canSwitch ? 'another user' : 'the user of the server'}`,
+    description: `no sandbox: commands run on this machine as ${canSwitch ? 'one user for all conversations' : 'the user of the server'}`,
     advice:
       'Commands run on the host itself, with its programs and its network. The workspace is the current folder and $HOME, temporary files go to $TMPDIR: use relative paths, there is no /workspace.',
     opensEmpty: true,

@@ -95,7 +95,9 @@ function spawnWorker(directory: string, options: { limits: SandboxLimits; hasNet
   const { limits, hasNetwork } = options;
   const { fileBytes, outputBytes } = limits;
   const config: WorkerConfig = { directory, fileBytes, outputBytes, hasNetwork };
-  const readable = [fileURLToPath(new URL('../..', import.meta.url)), ...packageFolders(), directory];
+  // Not the folder above: the data of a server that runs in a checkout is there.
+  const own = ['..', '../../package.json'].map((path) => fileURLToPath(new URL(path, import.meta.url)));
+  const readable = [...own, ...packageFolders(), directory];
   // Newer versions of node also forbid the network.
   const mayAllowNetwork = hasNetwork && process.allowedNodeEnvironmentFlags.has('--allow-net');
   const flags = [

@@ -132,4 +132,15 @@ describe('MODEL-11: the demo model', () => {
     expect(second.text).toContain('- 时间: 12:34');
     expect(second.finish.usage.outputTokens).toBeGreaterThan(50);
   });
+
+  it('runs what follows "$ " as a command where there is a sandbox, and says that it can', async () => {
+    const model = createDemoModel({ paceMs: 0 });
+    const { calls } = await ask(model, [user('$ echo hi; ls')], [...tools, tool('Bash')]);
+    expect(calls).toMatchObject([{ name: 'Bash', args: '{"command":"echo hi; ls"}' }]);
+    expect((await ask(model, [user('$ echo hi')], tools)).calls).toEqual([]);
+    const result: Message = { role: 'tool', call: 'call_0', name: 'Bash', result: 'hi', isError: false };
+    const { text } = await ask(model, [user('$ echo hi'), result], [...tools, tool('Bash')]);
+    expect(text).toContain('- The command: hi');
+    expect(text).toContain('try `$ ls');
+  });
 });

@@ -94,6 +94,21 @@ it('SBX-08 paths that lead out, links and others’ conversations are refused, a
   expect(await large.json()).toMatchObject({ error: { code: 'server.file_too_large' } });
 });
 
+it('the files of a conversation are no more than the configuration allows, and a full one can be emptied', async () => {
+  const limits = { diskBytes: 1_000_000, fileBytes: 1_000_000 };
+  await using server = await createTestServer('embedded', {
+    model: shell(),
+    config: { sandbox: { ...sandbox, limits } },
+  });
+  await run(server, 'web', 'hello');
+  expect((await put(server, pathOf('web', 'a'), Buffer.alloc(900_000))).status).toBe(201);
+  const refused = await put(server, pathOf('web', 'b'), Buffer.alloc(200_000));
+  expect([refused.status, await refused.json()]).toMatchObject([507, { error: { code: 'sandbox.disk_full' } }]);
+  await server.call('DELETE', pathOf('web', 'a'));
+  expect((await put(server, pathOf('web', 'b'), Buffer.alloc(200_000))).status).toBe(201);
+  expect((await put(server, pathOf('web', 'empty'), Buffer.alloc(0))).status).toBe(201);
+});
+
 it('a conversation without files has an empty list and no folder; a fork begins with a copy; deleting leaves nothing', async () => {
   await using server = await open();
   const folders = () => readdirSync(join(server.folder, 'sandbox', 'conversations'));
