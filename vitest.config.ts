@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 const apart = {
   HOMARD_CRASH: ['test/crash/**'],
   HOMARD_BROWSER: ['test/browser/**'],
-  HOMARD_SANDBOX: ['test/sandbox/{attacks,bwrap,docker,life,one-shot,unshare,watchdog}.test.ts'],
+  HOMARD_SANDBOX: ['test/sandbox/{attacks,bwrap,cgroup,docker,life,one-shot,unshare,watchdog}.test.ts'],
   HOMARD_LONG: [
     'test/e2e/{care,chat,init}.test.ts',
     'test/memory/{transcripts,transcript-start}.test.ts',

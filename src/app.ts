@@ -1,5 +1,5 @@
 // The composition root: every part is built by hand, in order, and disposed in reverse.
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hostname, totalmem } from 'node:os';
 import type { Hono } from 'hono';
@@ -105,12 +105,15 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
   });
   const { router } = setup;
   const looked = input.model ? undefined : router.findLocal();
-  const choosing = chooseBackend({ config: config.sandbox, environment, log });
+  // It must be there to be hidden.
+  makeDirectory(config.data);
+  const workspace = config.workspace ?? join(config.data, 'workspace');
+  const hidden = [config.data, workspace, '.'].map((path) => resolve(path));
+  const choosing = chooseBackend({ config: config.sandbox, environment, hidden, log });
   choosing.catch(() => undefined); // awaited below
   await using stack = new AsyncDisposableStack();
   // Should something fail before it is used.
   stack.defer(async () => await (await choosing.catch(() => undefined))?.[Symbol.asyncDispose]());
-  makeDirectory(config.data);
   const database = stack.use(
     await (opened ?? openDatabase({ url: input.database, directory: config.data, log, isServer: true })),
   );
@@ -132,7 +135,7 @@ export async function createHomard(input: HomardInput = {}, opened?: Promise<Dat
     ? stack.use(
         await openTranscripts({
           store: guardTranscripts(createTranscriptStore(database), health),
-          workspace: config.workspace ?? join(config.data, 'workspace'),
+          workspace,
           single: input.identity ? undefined : owner,
           log,
         }),

@@ -7,9 +7,9 @@ import type { Collect } from './doctor.ts';
 
 export async function inspectSandbox(
   config: SandboxConfig,
-  { collect, log }: { collect: Collect; log: Log },
+  { collect, hidden, log }: { collect: Collect; hidden: readonly string[]; log: Log },
 ): Promise<void> {
-  const given = { config, environment: process.env, log };
+  const given = { config, environment: process.env, hidden, log };
   await collect('sandbox', async () => {
     const backend = await chooseBackend(given);
     if (!backend) {
@@ -19,7 +19,13 @@ export async function inspectSandbox(
     await using chosen = backend;
     const { kind, description, capabilities } = chosen;
     const message = `${kind}: ${description}; isolation: ${capabilities.isolation}`;
-    const stronger = config.kind === 'auto' ? automatic.slice(0, automatic.findIndex((name) => name === kind)) : [];
+    const stronger =
+      config.kind === 'auto'
+        ? automatic.slice(
+            0,
+            automatic.findIndex((name) => name === kind),
+          )
+        : [];
     const refusals: string[] = [];
     for (const name of stronger) refusals.push(`${name}: ${await refusalOf(() => createBackend(name, given))}`);
     if (!refusals.length) return { state: 'ok', message };

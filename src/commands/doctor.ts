@@ -72,7 +72,7 @@ export async function doctor(plan: DoctorPlan): Promise<number> {
     await inspectDirectoryOf(config, collect);
     await inspectDatabase({ config, server, version: plan.version, isDeep: values.deep === true, collect });
     await inspectBackups(config, { collect, isDeep: values.deep === true });
-    await inspectSandbox(config.sandbox, { collect, log: plan.log });
+    await inspectSandbox(config.sandbox, { collect, hidden: [config.directory, process.cwd()], log: plan.log });
     await collect('port', () => inspectPort(config!, server));
     if (!values['no-call']) await collect('model', () => inspectModel(plan.findModel));
   }

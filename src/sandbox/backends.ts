@@ -21,11 +21,14 @@ export const automatic = ['bwrap', 'unshare', 'virtual'] as const satisfies read
 interface Environment {
   config: SandboxConfig;
   environment: Record<string, string | undefined>;
+  /** As in `BackendConfig`. */
+  hidden?: readonly string[];
   log: Log;
 }
 
 /** Makes one back end, which tries itself. Rejects with `sandbox.unavailable` or `sandbox.refused`. */
-export async function createBackend(kind: SandboxKind, { config, environment, log }: Environment): Promise<Backend> {
+export async function createBackend(kind: SandboxKind, given: Environment): Promise<Backend> {
+  const { config, environment, hidden = [], log } = given;
   if (kind === 'local') refuseLocal(config, environment);
   const { limits, network, docker, e2b } = config;
   const { apiKeyEnv, template, apiUrl, sandboxUrl } = e2b;
@@ -33,6 +36,7 @@ export async function createBackend(kind: SandboxKind, { config, environment, lo
   const made: BackendConfig = {
     limits,
     network,
+    hidden,
     docker: defined(docker),
     e2b: defined({ template, apiUrl, sandboxUrl, apiKey }),
     log,

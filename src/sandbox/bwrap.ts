@@ -4,10 +4,12 @@ import { execFile } from 'node:child_process';
 import { lstatSync, readlinkSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { messageOf } from '../kernel/index.ts';
+import { findCgroups } from './cgroup.ts';
+import { toCovers } from './covers.ts';
 import { sandboxError } from './errors.ts';
 import { folderSeen, launch } from './launch.ts';
 import { createOneShotExecution, type Launch } from './one-shot.ts';
-import { adviceFor, findProgram, namespaceHint, tryOut } from './probe.ts';
+import { adviceFor, findProgram, tryOut } from './probe.ts';
 import type { BackendConfig, CreateBackend, Execution, SandboxCapabilities } from './sandbox.ts';
 import { createSeccompFilter, isMachine } from './seccomp.ts';
 
@@ -31,6 +33,8 @@ const systemFiles = [
   '/etc/ssl/certs',
   '/etc/ssl/openssl.cnf',
 ];
+/** What may hold something of this server. */
+const shown = ['/usr', ...systemFolders, ...systemFiles];
 const networkFiles = ['/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'];
 
 /** As `CreateBackend`; tries a command before it resolves. */
@@ -43,11 +47,12 @@ export const createBwrapBackend: CreateBackend = async (config) => {
   }
   const version = await versionOf(program);
   const start = createLaunch(program, config);
-  const { programs, failure } = await tryOut(start, config.limits);
-  if (failure) {
-    throw sandboxError('unavailable', `bubblewrap does not work here. ${failure}`, { hint: namespaceHint() });
+  const found = await tryOut(start, config);
+  if ('failure' in found) {
+    throw sandboxError('unavailable', `bubblewrap does not work here. ${found.failure}`, { hint: found.hint });
   }
 
+  const cgroups = await findCgroups();
   const executions = new Set<Execution>();
   const hasFilter = isMachine(process.arch);
   const capabilities: SandboxCapabilities = {
@@ -63,11 +68,11 @@ export const createBwrapBackend: CreateBackend = async (config) => {
   return {
     kind: 'bwrap',
     capabilities,
-    description: `bubblewrap ${version}${hasFilter ? '' : `, without a filter of system calls (unknown machine ${process.arch})`}`,
-    advice: adviceFor(programs, config.network),
+    description: `bubblewrap ${version}${hasFilter ? '' : `, without a filter of system calls (unknown machine ${process.arch})`}${cgroups ? ', memory held by cgroup' : ''}`,
+    advice: adviceFor(found.programs, config.network),
     opensEmpty: true,
     async open(slot, signal) {
-      const execution = await createOneShotExecution(slot, start, { limits: config.limits, signal });
+      const execution = await createOneShotExecution(slot, start, { limits: config.limits, cgroups, signal });
       const close = async () => {
         await execution.close();
         executions.delete(opened);
@@ -99,7 +104,7 @@ async function versionOf(program: string): Promise<string> {
 }
 
 /** Options come through descriptors: none is in the arguments of a process. */
-function createLaunch(program: string, { network }: BackendConfig): Launch {
+function createLaunch(program: string, { network, hidden }: BackendConfig): Launch {
   const contents: (string | Uint8Array)[] = [];
   /** Descriptor 5 is that of the options. */
   const descriptorOf = (content: string | Uint8Array) => String(5 + contents.push(content));
@@ -112,10 +117,12 @@ function createLaunch(program: string, { network }: BackendConfig): Launch {
     network === 'host' ? networkFiles.flatMap((path) => ['--ro-bind-try', path, path]) : file('/etc/hosts', hosts),
     isMachine(process.arch) ? ['--seccomp', descriptorOf(createSeccompFilter(process.arch))] : [],
   ].flat();
-  return (slot, entry) => {
-    const all = [...options, '--bind', folderSeen(slot), '/slot', '--remount-ro', '/'];
+  return (slot, entry, entrance) => {
+    // Looked for anew: they may be made after the first start.
+    const covers = toCovers(hidden, shown).flatMap((path) => ['--tmpfs', path, '--remount-ro', path]);
+    const all = [...options, ...covers, '--bind', folderSeen(slot), '/slot', '--remount-ro', '/'];
     const text = all.map((option) => `${option}\0`).join('');
-    return launch(slot, [program, '--args', '5', '--', ...entry], [text, ...contents]);
+    return launch(slot, [program, '--args', '5', '--', ...entry], { inputs: [text, ...contents], entrance });
   };
 }
 

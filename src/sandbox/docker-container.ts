@@ -95,7 +95,8 @@ function toContainer({ owner, image, cpus, config }: Engine, slot: Slot): Docker
       // Also what makes files with setuid of the folders below harmless: Docker has no "nosuid" for folders of the host.
       SecurityOpt: ['no-new-privileges'],
       IpcMode: 'private',
-      CgroupnsMode: 'private',
+      // Missing in the types of dockerode.
+      ...{ CgroupnsMode: 'private' },
       OomScoreAdj: 1000,
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,

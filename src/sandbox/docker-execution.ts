@@ -103,8 +103,14 @@ function createPlaces(engine: Engine, slot: Slot): Places {
       const place: Place = { ...running, commands: new Set(), begun: 0, unwatch: () => undefined };
       // The memory is held by the container itself.
       const memoryBytes = Number.POSITIVE_INFINITY;
-      const watched = { pid: running.pid, directory: slot.directory, memoryBytes, diskBytes: limits.diskBytes };
-      place.unwatch = watchLimits(watched, (reason) => void drop(place, reason));
+      const { pid, processList } = running;
+      const watched = { pid, directory: slot.directory, memoryBytes, diskBytes: limits.diskBytes };
+      // What Docker starts in a container is not below its first process.
+      const processes = processList === undefined ? undefined : () => listProcesses(processList);
+      place.unwatch = watchLimits(
+        { ...watched, ...(processes && { processes }) },
+        (reason) => void drop(place, reason),
+      );
       return place;
     } catch (error) {
       current = undefined;

@@ -2,15 +2,25 @@
 // command changed comes back after it; what the host changed goes there at once.
 import type { Sandbox as Machine } from 'e2b';
 import { spawn } from 'node:child_process';
-import { lchownSync, symlinkSync } from 'node:fs';
-import { lstat } from 'node:fs/promises';
+import { lchownSync, lstatSync, symlinkSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Folder, Owner, Root } from '../files/open-beneath.ts';
-import { openFolder, removeEntry, replaceFile, toParts, toRoot } from '../files/open-beneath.ts';
+import {
+  codeOf,
+  createPace,
+  openFolder,
+  openParent,
+  removeEntry,
+  replaceFile,
+  toParts,
+  toRoot,
+} from '../files/open-beneath.ts';
 import type { Log } from '../kernel/index.ts';
 import { askMachine, runInMachine } from './e2b-machine.ts';
 import { WORKSPACE } from './e2b-command.ts';
+import type { Entries, Entry } from './e2b-entries.ts';
+import { LIST, chooseEntries, parseList } from './e2b-entries.ts';
 import { createTarReader } from './e2b-tar.ts';
 import { sandboxError } from './errors.ts';
 import type { SandboxLimits, Slot } from './sandbox.ts';
@@ -22,20 +32,12 @@ export interface Mirror {
   fetch(signal: AbortSignal): Promise<void>;
 }
 
-interface Entry {
-  path: string;
-  kind: 'd' | 'f' | 'l';
-  bytes: number;
-  mode: number;
-  /** Another one after every change. */
-  stamp: string;
-}
-
 const LIST_BYTES = 64_000_000;
 /** Of the names in one call; the kernel takes 2 MB of arguments. */
 const BATCH_BYTES = 100_000;
+const WRITES_AT_ONCE = 8;
+const BYTES_AT_ONCE = 1_000_000;
 
-const LIST = `find . -xdev -mindepth 1 \\( -type d -o -type f -o -type l \\) -printf '%y %s %m %C@.%i %P\\0' && printf 'end\\0'`;
 // The folder is at the root of the file system, which a user may write only with sudo.
 const ENTER = `
 if ! { mkdir -p ${WORKSPACE} 2>/dev/null && [ -w ${WORKSPACE} ]; }; then
@@ -43,10 +45,11 @@ if ! { mkdir -p ${WORKSPACE} 2>/dev/null && [ -w ${WORKSPACE} ]; }; then
 fi
 cd ${WORKSPACE} || exit`;
 const TAKE = `${ENTER}
-archive=$1; shift
+archive=$1; folder=$2; shift 2
 [ $# = 0 ] || rm -rf -- "$@" || exit
 if [ "$archive" ]; then
-  tar --extract --file "$archive" --no-same-owner --preserve-permissions || exit
+  mkdir -p -- "$folder" || exit
+  tar --extract --file "$archive" --directory "$folder" --no-same-owner --preserve-permissions || exit
   rm -f -- "$archive"
 fi
 ${LIST}`;
@@ -61,10 +64,12 @@ export interface MirrorConfig {
 }
 
 export function createMirror({ machine, slot, limits, log }: MirrorConfig): Mirror {
-  const ws = join(slot.directory, 'ws');
-  const { fileBytes, diskBytes } = limits;
-  const record: FolderRecord = { top: toRoot(ws), ...(slot.user && { owner: slot.user }) };
+  const { fileBytes } = limits;
+  const record: FolderRecord = { top: toRoot(join(slot.directory, 'ws')), ...(slot.user && { owner: slot.user }) };
+  /** What the folder of the host has, as it was in the machine when it came or went. */
   let known = new Map<string, Entry>();
+  /** Of what stayed behind the last time. */
+  let leftStamps = new Map<string, string>();
   let last: Promise<unknown> = Promise.resolve();
   /** One after another: each leaves `known` as the machine is. */
   const inOrder = <T>(work: () => Promise<T>): Promise<T> => {
@@ -73,11 +78,17 @@ export function createMirror({ machine, slot, limits, log }: MirrorConfig): Mirr
     return done;
   };
 
-  async function send(path: string, signal: AbortSignal): Promise<void> {
-    const isThere = await exists(join(ws, path));
-    const archive = isThere ? await sendArchive(machine, { ws, path: path || '.', signal }) : '';
+  async function send(given: string, signal: AbortSignal): Promise<void> {
+    const parts = toParts(given);
+    const path = parts.join('/');
+    const name = parts.pop();
+    // A part of it may have become a link since it was written: then this rejects.
+    using folder = openIfThere(record.top, parts);
+    const isThere = folder && lstatSync(folder.at(name ?? '.'), { throwIfNoEntry: false });
+    const archive = isThere ? await sendArchive(machine, { folder, name, signal }) : '';
     const removed = path ? [`./${path}`] : [];
-    const found = parseList(await askMachine(machine, [TAKE, archive, ...removed], { limitBytes: LIST_BYTES, signal }));
+    const step = [TAKE, archive, ['.', ...parts].join('/'), ...removed] as const;
+    const found = await parseList(await askMachine(machine, step, { limitBytes: LIST_BYTES, signal }));
     if (!path) {
       known = found;
       return;
@@ -89,55 +100,72 @@ export function createMirror({ machine, slot, limits, log }: MirrorConfig): Mirr
 
   async function fetch(signal: AbortSignal): Promise<void> {
     const list = await askMachine(machine, [`${ENTER}\n${LIST}`], { limitBytes: LIST_BYTES, signal });
-    const found = parseList(list);
-    await removeGone(record, { known, found });
-    const changed = [...found.values()].filter(({ path, stamp }) => known.get(path)?.stamp !== stamp);
-    for (const { path, kind } of changed) if (kind === 'd') makeFolder(record, path);
-    const wanted = new Map(leaveOut(changed, found).map((entry) => [entry.path, entry]));
-    known = new Map([...found].filter(([path]) => !wanted.has(path)));
-    for (const batch of toBatches([...wanted.keys()])) {
-      await give(batch, { wanted, signal });
-    }
-  }
-
-  /** What is more than the limits allow stays in the machine, and with it goes. */
-  function leaveOut(changed: Entry[], found: Map<string, Entry>): Entry[] {
-    const isChanged = new Set(changed);
-    let total = 0;
-    for (const entry of found.values()) if (!isChanged.has(entry)) total += entry.bytes;
-    const kept: Entry[] = [];
-    const left: string[] = [];
-    for (const entry of changed) {
-      if (entry.kind === 'd') continue;
-      if (entry.bytes > fileBytes || total + entry.bytes > diskBytes) left.push(entry.path);
+    const found = await parseList(list);
+    const pace = createPace();
+    const step = () => {
+      signal.throwIfAborted();
+      return pace();
+    };
+    await removeGone(record, { known, found, step });
+    const { taken, left, room } = await chooseEntries({ known, found }, limits);
+    tellLeft(left);
+    const request: Request = { wanted: new Map(), room, signal, step };
+    for (const entry of taken) {
+      await step();
+      if (entry.kind !== 'd') request.wanted.set(entry.path, entry);
       else {
-        total += entry.bytes;
-        kept.push(entry);
+        makeFolder(record, entry.path);
+        known.set(entry.path, entry);
       }
     }
-    if (left.length) {
-      const data = { files: left.slice(0, 20), count: left.length, slot: slot.id };
-      log.warn(data, 'Files of a command are larger than sandbox.limits and will be lost with their machine');
-    }
-    return kept;
+    for (const batch of toBatches([...request.wanted.keys()])) await give(batch, request);
   }
 
-  async function give(paths: string[], { wanted, signal }: { wanted: Map<string, Entry>; signal: AbortSignal }) {
+  /** What stays behind is in the machine, and with it goes. */
+  function tellLeft(left: Entry[]): void {
+    const isNew = left.some(({ path, stamp }) => leftStamps.get(path) !== stamp);
+    leftStamps = new Map(left.map(({ path, stamp }) => [path, stamp]));
+    if (!isNew) return;
+    const data = { files: left.slice(0, 20).map(({ path }) => path), count: left.length, slot: slot.id };
+    log.warn(data, 'Files of a command are larger or more than allowed, and will be lost with their machine');
+  }
+
+  async function give(paths: string[], request: Request): Promise<void> {
+    const { wanted, signal, step } = request;
+    const writes = createWrites();
     const reader = createTarReader(fileBytes, async ({ name, kind, content }) => {
-      const entry = wanted.get(posix.normalize(name));
+      const path = posix.normalize(name);
+      const entry = wanted.get(path);
       if (!entry || (entry.kind === 'l') !== (kind === 'link')) return;
-      await writeEntry(record, entry, content);
-      known.set(entry.path, entry);
+      wanted.delete(path);
+      // It may have grown since it was listed; then the next time tells what became of it.
+      const more = Math.max(content.byteLength - entry.bytes, 0);
+      if (more > request.room) return;
+      request.room -= more;
+      await step();
+      await writes.add(content.byteLength, async () => {
+        await writeEntry(record, entry, content);
+        known.set(path, { ...entry, bytes: content.byteLength });
+      });
     });
     let reading: Promise<void> = Promise.resolve();
-    await runInMachine(machine, {
-      argv: ['/bin/bash', '-c', GIVE, 'homard', ...paths.map((path) => `./${path}`)],
-      signal,
-      onOutput(stream, chunk) {
-        if (stream === 'stdout') reading = reading.then(() => reader.push(chunk));
-      },
-    });
-    await reading;
+    try {
+      await runInMachine(machine, {
+        argv: ['/bin/bash', '-c', GIVE, 'homard', ...paths.map((path) => `./${path}`)],
+        signal,
+        onOutput(stream, chunk) {
+          if (stream !== 'stdout') return;
+          reading = reading.then(() => reader.push(chunk));
+          // It is awaited below, but may fail before.
+          reading.catch(() => undefined);
+        },
+      });
+      await reading;
+    } finally {
+      await reading.catch(() => undefined);
+      await writes.settle();
+    }
+    writes.check();
   }
 
   return {
@@ -152,57 +180,98 @@ interface FolderRecord {
   owner?: Owner;
 }
 
-/** Calls `work` with the folder that a path is in, made where it is missing, and its name there. */
-async function inParent(
-  { top, owner }: FolderRecord,
-  path: string,
-  work: (folder: Folder, name: string) => Promise<unknown>,
-): Promise<void> {
-  const parts = toParts(path);
-  const name = parts.pop();
-  if (name === undefined) return;
-  using folder = openFolder(top, parts, { owner });
-  await work(folder, name);
+/** Still to come from the machine. */
+interface Request {
+  wanted: Map<string, Entry>;
+  room: number;
+  signal: AbortSignal;
+  /** Awaited in loops: throws when the signal is aborted, and gives way to the event loop. */
+  step: () => Promise<void> | undefined;
 }
 
-async function writeEntry(record: FolderRecord, entry: Entry, content: Uint8Array): Promise<void> {
-  const { owner } = record;
-  await inParent(record, entry.path, async (folder, name) => {
-    if (entry.kind === 'f') {
-      // The server must be able to read it, whatever the command thinks.
-      await replaceFile(folder, name, { data: content, mode: entry.mode | 0o600, owner });
-      return;
-    }
-    await removeEntry(folder, name);
-    symlinkSync(Buffer.from(content).toString(), folder.at(name));
-    if (owner) lchownSync(folder.at(name), owner.uid, owner.gid);
-  });
+/** A few writes at once. */
+function createWrites() {
+  const running = new Set<Promise<void>>();
+  const failures: unknown[] = [];
+  let bytes = 0;
+  const check = () => {
+    if (failures.length) throw failures[0];
+  };
+  return {
+    /** Resolves when there is room for another one. Rejects with what an earlier one failed with. */
+    async add(size: number, write: () => Promise<void>): Promise<void> {
+      bytes += size;
+      const done = write()
+        .catch((error: unknown) => void failures.push(error))
+        .finally(() => {
+          bytes -= size;
+          running.delete(done);
+        });
+      running.add(done);
+      while (running.size >= WRITES_AT_ONCE || bytes > BYTES_AT_ONCE) await Promise.race(running);
+      check();
+    },
+    /** Resolves when none is running. */
+    settle: () => Promise.all(running),
+    /** Throws what one of them failed with. */
+    check,
+  };
+}
+
+/** Undefined where it is not there. Throws PathRefused where a link or a file is on the way. */
+function openIfThere(top: Root, parts: readonly string[]): Folder | undefined {
+  try {
+    return openFolder(top, parts);
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+async function writeEntry({ top, owner }: FolderRecord, entry: Entry, content: Uint8Array): Promise<void> {
+  const { folder, name } = openParent(top, toParts(entry.path), { owner });
+  using _ = folder;
+  if (entry.kind === 'f') {
+    // The server must be able to read it, whatever the command thinks.
+    await replaceFile(folder, name, { data: content, mode: entry.mode | 0o600, owner });
+    return;
+  }
+  await removeEntry(folder, name);
+  symlinkSync(Buffer.from(content).toString(), folder.at(name));
+  if (owner) lchownSync(folder.at(name), owner.uid, owner.gid);
 }
 
 function makeFolder({ top, owner }: FolderRecord, path: string): void {
   openFolder(top, toParts(path), { owner })[Symbol.dispose]();
 }
 
+/** What is gone in the machine, or has become of another kind, goes from the host and from `known`. */
 async function removeGone(
-  record: FolderRecord,
-  { known, found }: { known: Map<string, Entry>; found: Map<string, Entry> },
+  { top }: FolderRecord,
+  { known, found, step }: { known: Map<string, Entry>; found: Entries; step: Request['step'] },
 ): Promise<void> {
-  for (const { path, kind } of known.values()) {
-    if (found.get(path)?.kind === kind) continue;
-    const parent = posix.dirname(path);
-    const wentWithParent = known.get(parent)?.kind === 'd' && found.get(parent)?.kind !== 'd';
-    if (!wentWithParent) await inParent(record, path, removeEntry);
+  const gone = [...known.values()].filter(({ path, kind }) => found.get(path)?.kind !== kind);
+  const isGone = new Set(gone.map(({ path }) => path));
+  for (const { path } of gone) {
+    // Else it goes with its folder.
+    if (isGone.has(posix.dirname(path))) continue;
+    await step();
+    using folder = openIfThere(top, toParts(posix.dirname(path)));
+    if (folder) await removeEntry(folder, posix.basename(path));
   }
+  for (const path of isGone) known.delete(path);
 }
 
-/** The path of the archive in the machine. */
+/** What has this name in the folder, the folder itself without one. Resolves to the path of the archive in the machine. */
 async function sendArchive(
   machine: Machine,
-  { ws, path, signal }: { ws: string; path: string; signal: AbortSignal },
+  { folder, name = '.', signal }: { folder: Folder; name?: string | undefined; signal: AbortSignal },
 ): Promise<string> {
   const place = `/tmp/.homard-${crypto.randomUUID()}`;
   const env = { PATH: process.env['PATH'] ?? '', COPYFILE_DISABLE: '1', LC_ALL: 'C' };
-  const tar = spawn('tar', ['-C', ws, '-cf', '-', '--', path === '.' ? path : `./${path}`], {
+  // tar follows links on the way to what it is told to take, none below: so it begins in the folder that was opened.
+  const tar = spawn('tar', ['-cf', '-', '--', name === '.' ? name : `./${name}`], {
+    cwd: folder.here.toString(),
     env,
     stdio: ['ignore', 'pipe', 'ignore'],
     signal,
@@ -215,27 +284,6 @@ async function sendArchive(
   if (exitCode !== 0) throw sandboxError('failed', `tar could not read the files of the workspace (${exitCode}).`);
   return place;
 }
-
-/** Sorted: a folder comes before what is in it. */
-function parseList(list: Buffer): Map<string, Entry> {
-  const lines = list.toString().split('\0');
-  if (lines.at(-2) !== 'end') throw sandboxError('failed', 'The list of files of a machine is not complete.');
-  const entries: Entry[] = [];
-  for (const line of lines.slice(0, -2)) {
-    const [, kind, bytes, mode, change, path] = /^([dfl]) (\d+) (\d+) (\S+) (.+)$/s.exec(line) ?? [];
-    if (!path || !isPlain(path)) continue;
-    if (kind === 'd') entries.push({ path, kind, bytes: 0, mode: 0, stamp: 'd' });
-    else if (kind === 'f' || kind === 'l') {
-      const bits = Number.parseInt(mode ?? '', 8) & 0o777;
-      entries.push({ path, kind, bytes: Number(bytes), mode: bits, stamp: `${kind}${bytes} ${change}` });
-    }
-  }
-  return new Map(entries.sort((a, b) => (a.path < b.path ? -1 : 1)).map((entry) => [entry.path, entry]));
-}
-
-/** Nothing that leads elsewhere; a name that is no UTF-8 cannot be asked for. */
-const isPlain = (path: string): boolean =>
-  !path.includes('\uFFFD') && path.split('/').every((name) => name !== '' && name !== '.' && name !== '..');
 
 function toBatches(paths: string[]): string[][] {
   const batches: string[][] = [];
@@ -250,9 +298,3 @@ function toBatches(paths: string[]): string[][] {
   }
   return batches;
 }
-
-const exists = (path: string): Promise<boolean> =>
-  lstat(path).then(
-    () => true,
-    () => false,
-  );

@@ -21,11 +21,17 @@ export interface Launched {
  */
 export const folderSeen = (slot: Slot): string => (slot.user ? '/tmp' : slot.directory);
 
-/** Mounts "$1", becomes the user "$2" of the group "$3", and goes on as the program that follows: with the same pid and parent. */
+/**
+ * Becomes the first to be ended when the host has no more memory, which others than root cannot take back; enters the cgroup
+ * of "$1" where there is one, mounts "$2", becomes the user "$3" of the group "$4", and goes on as the program that follows:
+ * with the same pid and parent.
+ */
 const ENTER = `
-mount --bind "$1" /tmp || exit
-user=$2 group=$3
-shift 3
+echo 1000 >/proc/self/oom_score_adj
+if [ "$1" ]; then echo 0 >"$1" || exit; fi
+mount --bind "$2" /tmp || exit
+user=$3 group=$4
+shift 4
 exec env -i setpriv --reuid "$user" --regid "$group" --clear-groups -- "$@"
 `;
 
@@ -34,14 +40,16 @@ const pipes = createPipes();
 
 /**
  * Starts a program for a slot. Its descriptors 3 and 4 are for the entry, see one-shot.ts; from 5 on it reads `inputs`,
- * in their order. SIGINT of a terminal does not reach it. Rejects where there are no pipes.
+ * in their order. It is in the cgroup of `entrance`, for a slot that has a user. SIGINT of a terminal does not reach it.
+ * Rejects where there are no pipes.
  */
 export async function launch(
   slot: Slot,
   argv: readonly string[],
-  inputs: readonly (string | Uint8Array)[],
+  { inputs = [], entrance = '' }: { inputs?: readonly (string | Uint8Array)[]; entrance?: string | undefined },
 ): Promise<Launched> {
-  const launched = await spawnWithPipes(slot.user ? asUser(slot.directory, slot.user, argv) : argv, 2 + inputs.length);
+  const enter = slot.user ? toEnter(slot.directory, slot.user, entrance) : [];
+  const launched = await spawnWithPipes([...enter, ...argv], 2 + inputs.length);
   for (const [index, input] of inputs.entries()) {
     const stream: unknown = launched.child.stdio[5 + index];
     if (!(stream instanceof Writable)) continue;
@@ -53,9 +61,9 @@ export async function launch(
   return launched;
 }
 
-function asUser(directory: string, user: { uid: number; gid: number }, argv: readonly string[]): string[] {
-  const enter = ['/bin/sh', '-c', ENTER, 'sh', directory, String(user.uid), String(user.gid)];
-  return ['unshare', '--mount', '--propagation', 'private', '--', ...enter, ...argv];
+function toEnter(directory: string, user: { uid: number; gid: number }, entrance: string): string[] {
+  const enter = ['/bin/sh', '-c', ENTER, 'sh', entrance, directory, String(user.uid), String(user.gid)];
+  return ['unshare', '--mount', '--propagation', 'private', '--', ...enter];
 }
 
 async function spawnWithPipes(argv: readonly string[], more: number): Promise<Launched> {

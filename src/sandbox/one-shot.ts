@@ -4,6 +4,7 @@
 import { posix } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { messageOf } from '../kernel/index.ts';
+import type { Cgroup, Cgroups } from './cgroup.ts';
 import { sandboxError } from './errors.ts';
 import type { Launched } from './launch.ts';
 import { type CommandRun, createCommandRun } from './run.ts';
@@ -17,8 +18,9 @@ import { watchLimits } from './watchdog.ts';
  * - `/workspace` and `/tmp` inside are `ws` and `tmp` of the slot, `/workspace` a link where `ws` may not be there yet.
  * - The child exits with the code of the entry, and all that was started in the sandbox ends with it. SIGKILL of the
  *   child, or the death of this server, ends all of it, too.
+ * - All of it is in the cgroup of `entrance`, where there is one.
  */
-export type Launch = (slot: Slot, entry: readonly string[]) => Promise<Launched>;
+export type Launch = (slot: Slot, entry: readonly string[], entrance?: string) => Promise<Launched>;
 
 const START_TIMEOUT_MS = 20_000;
 /** The next place is made this long after a command began, or at its end: most are short, and go first. */
@@ -50,16 +52,17 @@ const baseEnv = {
 export async function createOneShotExecution(
   slot: Slot,
   launch: Launch,
-  options: { limits: SandboxLimits; signal: AbortSignal },
+  options: { limits: SandboxLimits; cgroups?: Cgroups | undefined; signal: AbortSignal },
 ): Promise<Execution> {
   const { limits } = options;
+  const cgroup = slot.user && options.cgroups?.create(limits.memoryBytes);
   const entry = toEntry(limits);
   const places = new Set<Place>();
   const runs = new Set<CommandRun>();
   let isClosed = false;
 
   const start = (): Place => {
-    const place = createPlace(launch(slot, entry));
+    const place = createPlace(launch(slot, entry, cgroup?.entrance));
     places.add(place);
     void place.ended.then(() => places.delete(place));
     return place;
@@ -75,7 +78,12 @@ export async function createOneShotExecution(
   };
 
   let next: Place | undefined = start();
-  await waitForStart(next, options.signal);
+  try {
+    await waitForStart(next, options.signal);
+  } catch (error) {
+    await cgroup?.remove();
+    throw error;
+  }
 
   return {
     async exec(spec) {
@@ -84,7 +92,7 @@ export async function createOneShotExecution(
       const place = take();
       const run = createCommandRun(spec, { outputBytes: limits.outputBytes, kill: place.kill });
       runs.add(run);
-      void follow(place, run, { spec, command, slot, limits });
+      void follow(place, run, { spec, command, slot, cgroup, limits });
       const timer = setTimeout(startNext, NEXT_START_MS);
       void place.ended.then(() => {
         clearTimeout(timer);
@@ -97,6 +105,7 @@ export async function createOneShotExecution(
       for (const run of runs) run.stop('closed');
       for (const place of places) place.kill();
       await Promise.all([...places].map((place) => place.ended));
+      await cgroup?.remove();
     },
   };
 }
@@ -128,9 +137,9 @@ interface Command {
 async function follow(
   place: Place,
   run: CommandRun,
-  options: { spec: ExecSpec; command: Command; slot: Slot; limits: SandboxLimits },
+  options: { spec: ExecSpec; command: Command; slot: Slot; cgroup: Cgroup | undefined; limits: SandboxLimits },
 ): Promise<void> {
-  const { spec, command, slot, limits } = options;
+  const { spec, command, slot, cgroup, limits } = options;
   if (!(await place.isReady) || place.wasKilled) {
     await place.ended;
     if (place.wasKilled) run.end(null);
@@ -138,8 +147,9 @@ async function follow(
     return;
   }
   place.hand(command.text, { stdin: spec.stdin ?? '', push: run.push });
+  const { memoryBytes, diskBytes } = limits;
   const unwatch = watchLimits(
-    { pid: place.pid, directory: slot.directory, memoryBytes: limits.memoryBytes, diskBytes: limits.diskBytes },
+    { pid: place.pid, directory: slot.directory, memoryBytes, diskBytes, ...(cgroup && { kills: cgroup.kills }) },
     run.stop,
   );
   const exitCode = await place.ended;

@@ -1,12 +1,13 @@
 // Whether sandboxes of namespaces work on this host: found out by one command in one of them.
-import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
-import { chown, mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs';
+import { chmod, chown, lstat, mkdir, mkdtemp, readdir, realpath, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { removeTree } from '../files/remove-tree.ts';
 import { messageOf } from '../kernel/index.ts';
 import { commandUser } from './server-process.ts';
 import { createOneShotExecution, type Launch } from './one-shot.ts';
-import type { BackendConfig, SandboxLimits, Slot } from './sandbox.ts';
+import type { BackendConfig, Slot } from './sandbox.ts';
 
 /** The path of a program of this host; undefined where there is none. */
 export function findProgram(name: string): string | undefined {
@@ -28,64 +29,116 @@ function isExecutable(path: string): boolean {
 
 const USEFUL_PROGRAMS = ['bash', 'python3', 'node', 'git', 'jq', 'rg', 'curl'];
 
-/** Tells what there is, what it may see of the host ("$1"), and its privileges. */
+const PREFIX = 'homard-probe-';
+const OLD_MS = 3_600_000;
+
+/** Tells what there is, what it sees at paths of the host ("$@"), and its privileges. */
 const PROBE = `
 for name in ${USEFUL_PROGRAMS.join(' ')}; do command -v "$name" >/dev/null && echo "has $name"; done
-[ -e "$1" ] && echo leaks
+for path in "$@"; do
+  if [ -e "$path" ]; then stat -L -c 'sees %d:%i' -- "$path"; else echo 'sees nothing'; fi
+done
 cat /proc/self/status
 `;
 
+/** Why there is no sandbox, or why it is not safe, and what to do. */
+interface Failure {
+  failure: string;
+  hint: string;
+}
+
+const LEAK_HINT =
+  'Start the server in a folder of its own, with its data in another than those of the programs of the host.';
+
 /**
- * Runs a command in a sandbox over a folder of its own. `failure` says why there is none, or why it is not safe;
- * `programs` are those of a few that commands have. Never rejects.
+ * Runs a command in a sandbox over a folder of its own. `programs` are those of a few that commands have. Never rejects.
  */
-export async function tryOut(start: Launch, limits: SandboxLimits): Promise<{ programs: string[]; failure?: string }> {
+export async function tryOut(
+  start: Launch,
+  { limits, hidden }: BackendConfig,
+): Promise<{ programs: string[] } | Failure> {
   let directory: string | undefined;
   try {
-    directory = await mkdtemp(join(await realpath(tmpdir()), 'homard-probe-'));
+    const parent = await realpath(tmpdir());
+    await removeLeft(parent);
+    directory = await mkdtemp(join(parent, PREFIX));
     const slot = await makeSlot(directory);
     const canary = join(directory, 'canary');
     await writeFile(canary, '');
     const execution = await createOneShotExecution(slot, start, { limits, signal: new AbortController().signal });
     try {
-      const result = await execution.exec({ argv: ['/bin/sh', '-c', PROBE, 'sh', canary], timeoutMs: 10_000 });
+      const result = await execution.exec({
+        argv: ['/bin/sh', '-c', PROBE, 'sh', canary, ...hidden],
+        timeoutMs: 10_000,
+      });
       const text = Buffer.from(result.stdout.head).toString();
-      if (result.exitCode !== 0)
-        return { programs: [], failure: `A command failed: ${Buffer.from(result.stderr.head).toString()}` };
-      const failure = weaknessOf(text);
-      return {
-        programs: USEFUL_PROGRAMS.filter((name) => text.includes(`has ${name}\n`)),
-        ...(failure && { failure }),
-      };
+      if (result.exitCode !== 0) return fail(`A command failed: ${Buffer.from(result.stderr.head).toString()}`);
+      const leak = findLeak(text, [canary, ...hidden]);
+      if (leak) return fail(`A command sees ${leak}.`, LEAK_HINT);
+      const weakness = weaknessOf(text);
+      if (weakness) return fail(weakness);
+      return { programs: USEFUL_PROGRAMS.filter((name) => text.includes(`has ${name}\n`)) };
     } finally {
       await execution.close();
     }
   } catch (error) {
-    return { programs: [], failure: messageOf(error) };
+    return fail(messageOf(error));
   } finally {
-    if (directory) await rm(directory, { recursive: true, force: true });
+    if (directory) await removeTree(directory);
   }
 }
 
+/** Those of servers that ended while they probed. */
+async function removeLeft(parent: string): Promise<void> {
+  for (const name of await readdir(parent)) {
+    if (!name.startsWith(PREFIX)) continue;
+    try {
+      const { uid, mtimeMs } = await lstat(join(parent, name));
+      if (uid === process.getuid?.() && Date.now() - mtimeMs > OLD_MS) await removeTree(join(parent, name));
+    } catch {
+      // Another server removes it.
+    }
+  }
+}
+
+/** As slots are in use, see folders.ts: commands cannot write to the folder itself. */
 async function makeSlot(directory: string): Promise<Slot> {
   const user = process.getuid?.() === 0 ? commandUser : undefined;
   const slot: Slot = { id: 'probe', directory: join(directory, 'slot'), ...(user && { user }) };
-  for (const path of [slot.directory, join(slot.directory, 'ws'), join(slot.directory, 'tmp')]) {
-    await mkdir(path);
+  await mkdir(slot.directory);
+  await chmod(slot.directory, 0o755);
+  for (const path of [join(slot.directory, 'ws'), join(slot.directory, 'tmp')]) {
+    await mkdir(path, { mode: 0o700 });
     if (user) await chown(path, user.uid, user.gid);
   }
   return slot;
 }
 
+/** A path may be there inside, too, but not as the same folder. */
+function findLeak(text: string, paths: readonly string[]): string | undefined {
+  const seen = [...text.matchAll(/^sees (.*)$/gm)].map(([, identity]) => identity);
+  return paths.find((path, index) => seen[index] === undefined || seen[index] === identityOf(path));
+}
+
+function identityOf(path: string): string | undefined {
+  try {
+    const { dev, ino } = statSync(path, { bigint: true });
+    return `${dev}:${ino}`;
+  } catch {
+    return undefined; // There is nothing to be seen.
+  }
+}
+
 function weaknessOf(status: string): string | undefined {
-  if (status.includes('leaks\n')) return 'A command sees the files of the host.';
   if (!/^CapEff:\s*0+$/m.test(status)) return 'A command has privileges (CapEff is not 0).';
   if (!/^NoNewPrivs:\s*1$/m.test(status)) return 'A command may gain privileges (NoNewPrivs is not 1).';
   return undefined;
 }
 
+const fail = (failure: string, hint = namespaceHint()): Failure => ({ failure, hint });
+
 /** What most likely keeps namespaces from working here, and what to do. */
-export function namespaceHint(): string {
+function namespaceHint(): string {
   if (setting('kernel/apparmor_restrict_unprivileged_userns') === '1') {
     return 'AppArmor forbids user namespaces here, as Ubuntu sets it. Allow them: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 (keep it in /etc/sysctl.d), or give the program an AppArmor profile with "userns,".';
   }

@@ -1,5 +1,5 @@
 // What the processes below one process hold, read from /proc (Linux): a cheap upper bound, and the exact figures.
-import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Slice } from './slice.ts';
 
@@ -72,15 +72,15 @@ function kilobytesOf(text: string, field: string): number {
   return at < 0 ? 0 : Number.parseInt(text.slice(at + field.length + 2), 10);
 }
 
-/** A process and all below it; about 40 microseconds each. */
-export function measureTree(root: number, findChildren: FindChildren): ProcessUse[] {
+/** Processes and all below them, each once; about 40 microseconds each. */
+export function measureTree(roots: readonly number[], findChildren: FindChildren): ProcessUse[] {
   const uses: ProcessUse[] = [];
-  const queue = [root];
+  const queue = new Set(roots);
   for (const pid of queue) {
     let status = readProc(`/proc/${pid}/status`);
     if (!status) continue;
     const threads = kilobytesOf(status, 'Threads');
-    queue.push(...findChildren(pid, threads));
+    for (const child of findChildren(pid, threads)) queue.add(child);
     // When the first thread has ended, only the others know of the memory.
     if (threads > 1 && status.includes('\nState:\tZ')) {
       status = readProc(`/proc/${pid}/task/${listNumbers(`/proc/${pid}/task`).at(-1)}/status`);
@@ -126,34 +126,6 @@ function shareOf(use: ProcessUse, text: string): { own: number; files: number } 
   // An older kernel; one that does not let us look closely; or the process is gone.
   if (text.includes('\nPss:')) return { own: kilobytesOf(text, 'Pss') * 1024, files: 0 };
   return { own: existsSync(`/proc/${use.pid}`) ? use.bytes : 0, files: 0 };
-}
-
-/**
- * What processes keep in files without a name: removed ones that are still open, and those made by memfd_create. `disk`
- * are the bytes on `device`, `memory` all others.
- */
-export async function measureHeld(
-  uses: readonly ProcessUse[],
-  options: { device: number; slice: Slice },
-): Promise<{ disk: number; memory: number }> {
-  const seen = new Set<string>();
-  const held = { disk: 0, memory: 0 };
-  for (const { pid } of uses) {
-    for (const id of listNumbers(`/proc/${pid}/fd`)) {
-      const pause = options.slice.pause();
-      if (pause) await pause;
-      try {
-        const file = statSync(`/proc/${pid}/fd/${id}`);
-        const key = `${file.dev}:${file.ino}`;
-        if (!file.isFile() || file.nlink > 0 || seen.has(key)) continue;
-        seen.add(key);
-        held[file.dev === options.device ? 'disk' : 'memory'] += file.blocks * 512;
-      } catch {
-        // It was closed meanwhile.
-      }
-    }
-  }
-  return held;
 }
 
 /** Of the whole machine: memory that belongs to files in memory, in bytes. */

@@ -129,6 +129,8 @@ export interface BackendConfig {
   limits: SandboxLimits;
   /** `host`: commands use the network of this machine. */
   network: 'none' | 'host';
+  /** Absolute paths of folders of this server that commands must not see, as far as they are there when a place for one is made. */
+  hidden: readonly string[];
   docker: { image?: string; socket?: string; runtime?: string };
   e2b: { template?: string; apiUrl?: string; sandboxUrl?: string; apiKey?: string };
   log: Log;

@@ -1,5 +1,6 @@
 // A filter of system calls, made without a library: what no command needs and what attacks on the kernel begin with. It
 // stands behind the namespaces of a sandbox, which refuse most of this already.
+import { existsSync } from 'node:fs';
 
 /** Machines that the filter knows, as Node names them. */
 export type Machine = 'x64' | 'arm64';
@@ -10,6 +11,8 @@ const auditArch: Record<Machine, number> = { x64: 0xc000003e, arm64: 0xc00000b7 
 
 /** Numbers of <asm/unistd_64.h> and of <asm-generic/unistd.h>. */
 type Numbers = Readonly<Record<string, Record<Machine, number>>>;
+
+const keyctl = { x64: 250, arm64: 219 };
 
 /** Refused with EPERM. */
 const refused: Numbers = {
@@ -38,7 +41,7 @@ const refused: Numbers = {
   // Parts of the kernel with a history of holes.
   add_key: { x64: 248, arm64: 217 },
   request_key: { x64: 249, arm64: 218 },
-  keyctl: { x64: 250, arm64: 219 },
+  keyctl,
   bpf: { x64: 321, arm64: 280 },
   perf_event_open: { x64: 298, arm64: 241 },
   userfaultfd: { x64: 323, arm64: 282 },
@@ -70,8 +73,14 @@ const absent: Numbers = {
   clone3: { x64: 435, arm64: 435 },
   // Memory that no process has mapped, so that no limit sees it.
   shmget: { x64: 29, arm64: 194 },
+  semget: { x64: 64, arm64: 190 },
+  msgget: { x64: 68, arm64: 186 },
+  io_setup: { x64: 206, arm64: 0 },
   memfd_secret: { x64: 447, arm64: 447 },
 };
+
+/** It takes all of a disk at once. Where it is not supported, C libraries and programs write instead, which takes time. */
+const fallocate = { x64: 285, arm64: 47 };
 
 /** Looked at more closely. */
 const clone = { x64: 56, arm64: 220 };
@@ -91,6 +100,7 @@ const X32 = 0x40000000;
 
 const EPERM = 1;
 const ENOSYS = 38;
+const EOPNOTSUPP = 95;
 const EAFNOSUPPORT = 97;
 
 /** `struct sock_filter` of <linux/filter.h>. */
@@ -125,7 +135,7 @@ function when(test: number, value: number, block: Block): Block {
 }
 const whenEqual = (value: number, block: Block) => when(JUMP_EQUAL, value, block);
 
-/** The filter as `bwrap --seccomp` reads it. What it does not name is allowed. */
+/** The filter as `bwrap --seccomp` and the kernel read it. What it does not name is allowed. */
 export function createSeccompFilter(machine: Machine): Uint8Array {
   const program: Instruction[] = [
     load(ARCH),
@@ -136,6 +146,7 @@ export function createSeccompFilter(machine: Machine): Uint8Array {
     ...(machine === 'x64' ? when(JUMP_GREATER_OR_EQUAL, X32, [fail(ENOSYS)]) : []),
     ...Object.values(refused).flatMap((number) => whenEqual(number[machine], [fail(EPERM)])),
     ...Object.values(absent).flatMap((number) => whenEqual(number[machine], [fail(ENOSYS)])),
+    ...whenEqual(fallocate[machine], [fail(EOPNOTSUPP)]),
     ...whenEqual(clone[machine], [load(argument(0)), ...when(JUMP_ANY_BIT, CLONE_NEWUSER, [fail(EPERM)]), allow]),
     ...whenEqual(ioctl[machine], [
       load(argument(1)),
@@ -167,3 +178,30 @@ function encode(program: readonly Instruction[]): Uint8Array {
   }
   return bytes;
 }
+
+const prctl = { x64: 157, arm64: 167 };
+const PR_SET_SECCOMP = 22;
+const SECCOMP_MODE_FILTER = 2;
+const KEYCTL_JOIN_SESSION_KEYRING = 1;
+
+/**
+ * A program and its arguments, to be followed by those of another: it takes the filter upon itself and becomes that other.
+ * Before, it leaves the keys of whoever started it: they are inherited, across all namespaces. Should it get no keyring of
+ * its own, as when its user has too many, the filter keeps it from the old one. Needs perl and no_new_privs.
+ */
+export function toFilterLoader(machine: Machine): string[] {
+  const filter = Buffer.from(createSeccompFilter(machine)).toString('hex');
+  const program = `
+syscall(${keyctl[machine]}, ${KEYCTL_JOIN_SESSION_KEYRING}, 0);
+my $filter = pack 'H*', '${filter}';
+my $program = pack 'S x![Q] P', length($filter) / 8, $filter;
+syscall(${prctl[machine]}, ${PR_SET_SECCOMP}, ${SECCOMP_MODE_FILTER}, $program) == 0
+  or die "The filter of system calls was not taken: $!\n";
+exec { $ARGV[0] } @ARGV or die "$ARGV[0]: $!\n";
+`;
+  return [LOADER, '-e', program, '--'];
+}
+
+/** It can make any system call, and a part of it that Debian always has is enough. */
+const LOADER = '/usr/bin/perl';
+export const hasFilterLoader = (): boolean => existsSync(LOADER);

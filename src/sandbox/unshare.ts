@@ -1,15 +1,18 @@
 // Commands in sandboxes of util-linux, which every Linux has: `unshare` makes the namespaces, a shell script the file
-// system in them. As bubblewrap, but slower to start, and without a filter of system calls: that takes a program of its own.
+// system in them, and perl, where it is there, loads a filter of system calls. As bubblewrap, but slower to start.
 import { execFile } from 'node:child_process';
 import { existsSync, lstatSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import { messageOf } from '../kernel/index.ts';
+import { findCgroups } from './cgroup.ts';
+import { toCovers } from './covers.ts';
 import { sandboxError } from './errors.ts';
 import { folderSeen, launch } from './launch.ts';
 import { createOneShotExecution, type Launch } from './one-shot.ts';
-import { adviceFor, findProgram, namespaceHint, tryOut } from './probe.ts';
+import { adviceFor, findProgram, tryOut } from './probe.ts';
 import type { BackendConfig, CreateBackend, Execution, SandboxCapabilities } from './sandbox.ts';
+import { hasFilterLoader, isMachine, toFilterLoader } from './seccomp.ts';
 
 /** Folders and links of a Linux system that lead to its programs. */
 const systemFolders = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
@@ -25,8 +28,9 @@ const systemFiles = [
 ];
 const networkFiles = ['/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'];
 const devices = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random', '/dev/urandom'];
-/** 64 MB, in bytes for files in memory and in pages for what programs share by System V's calls. */
-const SHARED_MEMORY = { bytes: 67_108_864, pages: 16_384 };
+const SHARED_MEMORY = { bytes: 67_108_864, files: 16_384 };
+/** Of what programs share by System V's calls: pages of memory, 64 MB; semaphores; queues. It outlives processes, unlimited. */
+const kernelLimits = { shmall: '16384', sem: '250 32000 32 128', msgmni: '32' };
 
 /**
  * Runs as root of a new user namespace, whose only rights are in its own namespaces: makes a file system in `root`, with
@@ -34,7 +38,7 @@ const SHARED_MEMORY = { bytes: 67_108_864, pages: 16_384 };
  * namespace may be made in it, and the step from this root to an ordinary user uses it up. What this server inherited open
  * is closed first: commands could open it by way of the first process of the sandbox.
  */
-function createInit(root: string, network: BackendConfig['network']): string {
+function createInit(root: string, { network, hidden }: BackendConfig): string {
   const all = [...systemFolders, ...systemFiles, ...(network === 'host' ? networkFiles : [])].filter(existsSync);
   const [links, shown] = [all.filter(isFolderLink), all.filter((path) => !isFolderLink(path))];
   const folders = ['/usr', ...shown.filter((path) => statSync(path).isDirectory())];
@@ -44,7 +48,8 @@ function createInit(root: string, network: BackendConfig['network']): string {
     ...[...folders, ...files].map((path) => `${path} ${root}${path} none rbind,ro,nosuid,nodev`),
     ...devices.map((path) => `${path} ${root}${path} none bind`),
     `/proc/self/fd/9 ${root}/slot none bind,nosuid,nodev`,
-    `tmpfs ${root}/dev/shm tmpfs size=${SHARED_MEMORY.bytes},mode=1777,nosuid,nodev`,
+    ...toCovers(hidden, folders).map((path) => `tmpfs ${root}${toField(path)} tmpfs ro,nosuid,nodev`),
+    `tmpfs ${root}/dev/shm tmpfs size=${SHARED_MEMORY.bytes},nr_inodes=${SHARED_MEMORY.files},mode=1777,nosuid,nodev`,
     `proc ${root}/proc proc nosuid,nodev,noexec`,
   ];
   return `
@@ -75,11 +80,20 @@ pivot_root . .
 umount -l .
 mount -o remount,bind,ro,nosuid,nodev /
 hostname sandbox 2>/dev/null || :
-{ echo ${SHARED_MEMORY.pages} >/proc/sys/kernel/shmall; } 2>/dev/null || :
+${Object.entries(kernelLimits)
+  .map(([name, value]) => `{ echo ${value} >/proc/sys/kernel/${name}; } 2>/dev/null || :`)
+  .join('\n')}
 echo 1 >/proc/sys/user/max_user_namespaces
 exec setpriv --no-new-privs --bounding-set=-all,+setfcap --inh-caps=-all --ambient-caps=-all -- "$@"
 `;
 }
+
+/** As a table of file systems has a path. */
+const toField = (path: string): string =>
+  [...Buffer.from(path)]
+    .map((byte) => String.fromCharCode(byte))
+    .map((one) => (/[\w/.-]/.test(one) ? one : `\\${one.charCodeAt(0).toString(8).padStart(3, '0')}`))
+    .join('');
 
 /** As those into /usr; a file of /etc that is a link is shown as what it leads to. */
 const isFolderLink = (path: string): boolean => systemFolders.includes(path) && lstatSync(path).isSymbolicLink();
@@ -100,10 +114,11 @@ wait $!
 export const createUnshareBackend: CreateBackend = async (config) => {
   const version = await findVersion();
   const start = createLaunch(config);
-  const { programs, failure } = await tryOut(start, config.limits);
-  if (failure) {
-    throw sandboxError('unavailable', `unshare does not work here. ${failure}`, { hint: namespaceHint() });
+  const found = await tryOut(start, config);
+  if ('failure' in found) {
+    throw sandboxError('unavailable', `unshare does not work here. ${found.failure}`, { hint: found.hint });
   }
+  const cgroups = await findCgroups();
   const executions = new Set<Execution>();
   const capabilities: SandboxCapabilities = {
     isolation: 'namespace',
@@ -118,11 +133,11 @@ export const createUnshareBackend: CreateBackend = async (config) => {
   return {
     kind: 'unshare',
     capabilities,
-    description: `unshare (util-linux ${version}), without a filter of system calls; bubblewrap has one`,
-    advice: adviceFor(programs, config.network),
+    description: `unshare (util-linux ${version})${toLoader() ? '' : ', without a filter of system calls'}${cgroups ? ', memory held by cgroup' : ''}`,
+    advice: adviceFor(found.programs, config.network),
     opensEmpty: true,
     async open(slot, signal) {
-      const execution = await createOneShotExecution(slot, start, { limits: config.limits, signal });
+      const execution = await createOneShotExecution(slot, start, { limits: config.limits, cgroups, signal });
       const close = async () => {
         await execution.close();
         executions.delete(opened);
@@ -158,16 +173,21 @@ async function findVersion(): Promise<string> {
   }
 }
 
+/** Undefined where there is no filter. */
+const toLoader = (): string[] | undefined =>
+  isMachine(process.arch) && hasFilterLoader() ? toFilterLoader(process.arch) : undefined;
+
 /** The death of the server ends the outer `unshare`, whose death ends the sandbox. */
-function createLaunch({ network }: BackendConfig): Launch {
+function createLaunch(config: BackendConfig): Launch {
   const namespaces = ['--user', '--map-root-user', '--mount', '--pid', '--ipc', '--uts', '--cgroup'];
-  if (network === 'none') namespaces.push('--net');
-  return (slot, entry) => {
+  if (config.network === 'none') namespaces.push('--net');
+  const loader = toLoader() ?? [];
+  return (slot, entry, entrance) => {
     const seen = folderSeen(slot);
     // What is made there hides what was there.
     const root = realpathSync(seen).startsWith('/var/') ? '/tmp' : '/var';
     const outer = ['setpriv', '--pdeathsig', 'KILL', 'unshare', ...namespaces, '--fork', '--kill-child', '--'];
-    const init = ['/bin/bash', '--norc', '--noprofile', '-c', createInit(root, network), 'bash', seen];
-    return launch(slot, [...outer, ...init, '/bin/sh', '-c', REAP, 'sh', ...entry], []);
+    const init = ['/bin/bash', '--norc', '--noprofile', '-c', createInit(root, config), 'bash', seen];
+    return launch(slot, [...outer, ...init, '/bin/sh', '-c', REAP, 'sh', ...loader, ...entry], { entrance });
   };
 }

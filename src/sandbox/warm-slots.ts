@@ -19,6 +19,9 @@ export interface WarmSlots {
   close(): Promise<void>;
 }
 
+/** Who took the last one goes first: the start of another takes the time of a core. */
+const REFILL_MS = 100;
+
 export function createWarmSlots(config: { backend: Backend; folders: Folders; count: number; log: Log }): WarmSlots {
   const { backend, folders, log } = config;
   const wanted = backend.opensEmpty ? config.count : 0;
@@ -56,7 +59,7 @@ export function createWarmSlots(config: { backend: Backend; folders: Folders; co
     count: () => ready.length,
     async take(signal) {
       const warm = ready.shift() ?? (await make(signal));
-      fill();
+      setTimeout(fill, REFILL_MS).unref();
       return warm;
     },
     async close() {

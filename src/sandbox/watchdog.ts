@@ -1,11 +1,11 @@
-// Ends commands that take more memory or disk than their sandbox has, where no cgroup does it: looks ten times a second at
-// all commands of this process, cheaply, and closely only where the cheap look may mean that a limit is passed.
-import { statfsSync, statSync } from 'node:fs';
+// Ends commands that take more memory or disk than their sandbox has: looks ten times a second at all commands of this
+// process, cheaply, and closely only where the cheap look may mean that a limit is passed. Where a cgroup holds the memory,
+// it only asks that one.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { measureFolder } from './disk-use.ts';
+import { closeDisk, type Disk, lookAtDisk, openDisk } from './disk-watch.ts';
+import { measureHeld } from './held.ts';
 import {
   createChildrenFinder,
-  measureHeld,
   measureMemory,
   measureSharedMemory,
   measureTree,
@@ -20,16 +20,17 @@ export const canWatch = process.platform === 'linux';
 const LOOK_MS = 100;
 /** Between two looks passes so many times what one takes: watching has a twentieth of a core at most. */
 const REST = 20;
-const HASTY_REST = 4;
 const MAX_MEASURE_REST_MS = 500;
 /** Each pause of a close look is time to take more. */
 const HASTY_SLICE_MS = 10;
 /** Between spawning (vfork) and its program, a child has its parent's memory. */
 const CONFIRM_MS = 20;
-const DISK_SLACK_BYTES = 16_000_000;
 
 interface Command {
-  pid: number;
+  /** Its processes are these and all below them. */
+  roots: () => readonly number[];
+  /** As `Place.kills`, when it began. */
+  killsBefore: number;
   onLimit: (reason: 'memory_limit' | 'disk_limit') => void;
 }
 
@@ -37,6 +38,8 @@ interface Command {
 interface Place {
   directory: string;
   commands: Set<Command>;
+  /** Where the kernel holds the memory: how many processes it has ended for that. */
+  kills: (() => number) | undefined;
   memory: {
     limit: number;
     isMeasuring: boolean;
@@ -47,16 +50,7 @@ interface Place {
     /** Of the machine, at its lowest since the place is watched. */
     shared: number;
   };
-  disk: {
-    device: number;
-    limit: number;
-    isMeasuring: boolean;
-    nextAt: number;
-    nextHastyAt: number;
-    /** What was known to be used when the file system had so much free. */
-    used: number;
-    free: number;
-  };
+  disk: Disk;
 }
 
 const places = new Map<string, Place>();
@@ -65,24 +59,41 @@ let timer: NodeJS.Timeout | undefined;
 /**
  * Watches a command whose first process is `pid` until the returned function is called or `onLimit` was, once. The limits
  * are those of all commands that are watched over the same `directory`: of memory, the command with the most is ended; of
- * disk, all are. Who starts with a full disk gets 16 MB more, so that files can still be removed, up to twice the limit.
+ * disk, all are. Who starts with a full disk gets 16 MB more, up to twice the limit; who starts with still more may not take
+ * more, but remove files.
+ * With `kills`, see cgroup.ts, the kernel holds the memory, and when it has ended a process, all commands over the
+ * directory are ended: whose it was is not told.
  */
 export function watchLimits(
-  target: { pid: number; directory: string; memoryBytes: number; diskBytes: number },
+  target: {
+    pid: number;
+    /** Where a command has processes that are not below its first one: all, as they are now. */
+    processes?: () => readonly number[];
+    directory: string;
+    memoryBytes: number;
+    diskBytes: number;
+    kills?: () => number;
+  },
   onLimit: (reason: 'memory_limit' | 'disk_limit') => void,
 ): () => void {
   if (!canWatch) return () => {};
   const place = places.get(target.directory) ?? createPlace(target);
   places.set(target.directory, place);
-  const command: Command = { pid: target.pid, onLimit };
+  const { pid, processes = () => [pid] } = target;
+  const command: Command = { roots: processes, killsBefore: place.kills?.() ?? 0, onLimit };
   place.commands.add(command);
   timer ??= setTimeout(look, LOOK_MS).unref();
-  return () => forget(place, command);
+  return () => {
+    tellOfKill(place, command);
+    forget(place, command);
+  };
 }
 
 function forget(place: Place, command: Command): void {
   place.commands.delete(command);
-  if (!place.commands.size && places.get(place.directory) === place) places.delete(place.directory);
+  if (place.commands.size || places.get(place.directory) !== place) return;
+  places.delete(place.directory);
+  closeDisk(place.disk);
 }
 
 function tell(place: Place, command: Command, reason: 'memory_limit' | 'disk_limit'): void {
@@ -91,11 +102,16 @@ function tell(place: Place, command: Command, reason: 'memory_limit' | 'disk_lim
   command.onLimit(reason);
 }
 
-function createPlace(target: { directory: string; memoryBytes: number; diskBytes: number }): Place {
-  const { directory, memoryBytes, diskBytes } = target;
+function tellOfKill(place: Place, command: Command): void {
+  if (place.kills && place.kills() > command.killsBefore) tell(place, command, 'memory_limit');
+}
+
+function createPlace(target: Omit<Parameters<typeof watchLimits>[0], 'pid'>): Place {
+  const { directory, memoryBytes, diskBytes, kills } = target;
   const place: Place = {
     directory,
     commands: new Set(),
+    kills,
     memory: {
       limit: memoryBytes,
       isMeasuring: false,
@@ -104,17 +120,10 @@ function createPlace(target: { directory: string; memoryBytes: number; diskBytes
       bound: 0,
       shared: measureSharedMemory(),
     },
-    disk: {
-      device: statSync(directory, { throwIfNoEntry: false })?.dev ?? -1,
-      limit: Number.POSITIVE_INFINITY,
-      isMeasuring: true,
-      nextAt: 0,
-      nextHastyAt: 0,
-      used: 0,
-      free: freeBytes(directory),
-    },
+    disk: openDisk(directory, diskBytes, () => {
+      for (const command of place.commands) tell(place, command, 'disk_limit');
+    }),
   };
-  void measureBefore(place, diskBytes);
   return place;
 }
 
@@ -122,8 +131,9 @@ function look(): void {
   const began = cpuMs();
   const findChildren = createChildrenFinder();
   for (const place of places.values()) {
-    lookAtMemory(place, findChildren);
-    lookAtDisk(place, findChildren);
+    if (place.kills) for (const command of place.commands) tellOfKill(place, command);
+    else if (place.memory.limit < Number.POSITIVE_INFINITY) lookAtMemory(place, findChildren);
+    lookAtDisk(place.disk, () => [...treesOf(place, createChildrenFinder()).values()].flat());
   }
   const ms = cpuMs() - began;
   timer = places.size ? setTimeout(look, Math.max(LOOK_MS, ms * REST)).unref() : undefined;
@@ -132,7 +142,7 @@ function look(): void {
 type Trees = Map<Command, ProcessUse[]>;
 
 function treesOf(place: Place, findChildren: FindChildren): Trees {
-  return new Map([...place.commands].map((command) => [command, measureTree(command.pid, findChildren)]));
+  return new Map([...place.commands].map((command) => [command, measureTree(command.roots(), findChildren)]));
 }
 
 function lookAtMemory(place: Place, findChildren: FindChildren): void {
@@ -184,60 +194,4 @@ async function measureTrees(place: Place, trees: Trees): Promise<{ total: number
     if (bytes > most) [largest, most] = [command, bytes];
   }
   return { total, largest };
-}
-
-/** 0 when it cannot be told. */
-function freeBytes(directory: string): number {
-  try {
-    const system = statfsSync(directory);
-    return system.bfree * system.bsize;
-  } catch {
-    return 0;
-  }
-}
-
-async function measureBefore(place: Place, diskBytes: number): Promise<void> {
-  const { disk } = place;
-  const used = await measureDisk(place);
-  // What was written while it was counted was not there before; who else writes does not make it more.
-  const before = Math.max(0, used - Math.max(0, disk.free - freeBytes(place.directory)));
-  disk.limit = Math.max(diskBytes, Math.min(before + DISK_SLACK_BYTES, 2 * diskBytes));
-  disk.used = before;
-}
-
-/** Counts again when there was time to rest, or when the file system lost as much as would pass the limit. */
-function lookAtDisk(place: Place, findChildren: FindChildren): void {
-  const { disk } = place;
-  if (disk.isMeasuring) return;
-  const now = performance.now();
-  const free = freeBytes(place.directory);
-  disk.free = Math.max(disk.free, free);
-  const isHasty = disk.used + disk.free - free > disk.limit && now >= disk.nextHastyAt;
-  if (!isHasty && now < disk.nextAt) return;
-  disk.isMeasuring = true;
-  void (isHasty ? measureAll(place, findChildren, free) : measureDisk(place)).then((used) => {
-    if (used > disk.limit) for (const command of place.commands) tell(place, command, 'disk_limit');
-  });
-}
-
-async function measureDisk(place: Place): Promise<number> {
-  const { disk } = place;
-  const slice = createSlice();
-  const used = await measureFolder(place.directory, { device: disk.device, slice });
-  const now = performance.now();
-  disk.nextAt = now + slice.busyMs * REST;
-  disk.nextHastyAt = now + slice.busyMs * HASTY_REST;
-  disk.isMeasuring = false;
-  return used;
-}
-
-/** Also what was removed and is still open. */
-async function measureAll(place: Place, findChildren: FindChildren, free: number): Promise<number> {
-  const { disk } = place;
-  let used = await measureDisk(place);
-  for (const uses of treesOf(place, findChildren).values()) {
-    used += (await measureHeld(uses, { device: disk.device, slice: createSlice() })).disk;
-  }
-  Object.assign(disk, { used, free });
-  return used;
 }

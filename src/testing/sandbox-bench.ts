@@ -84,7 +84,7 @@ export async function createSandboxUnderTest(
 ): Promise<SandboxUnderTest> {
   const limits = { ...testLimits, ...config.limits };
   const log = { warn: () => undefined, error: () => undefined };
-  const backend = await createBackend({ network: 'none', docker: {}, e2b: {}, log, ...config, limits });
+  const backend = await createBackend({ network: 'none', hidden: [], docker: {}, e2b: {}, log, ...config, limits });
   const root = await mkdtemp(join(tmpdir(), 'homard-sandbox-'));
   const user = process.getuid?.() === 0 ? commandUser : undefined;
   const makeFolder = async (path: string, mode: number) => {

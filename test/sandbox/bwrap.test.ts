@@ -1,9 +1,23 @@
-import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { bash, createPlace, errorOf, limits, type Place, processesWith, textOf } from './bwrap-place.ts';
+import {
+  bash,
+  createBackend,
+  createPlace,
+  errorOf,
+  installServer,
+  limits,
+  mayHoldOomScore,
+  type Place,
+  processesWith,
+  textOf,
+  user,
+} from './bwrap-place.ts';
 
 let place: Place;
 beforeAll(async () => {
@@ -134,6 +148,69 @@ test('SBX-24: no privileges, no new namespaces, a filter; the system cannot be w
       0,
     ]);
   }
+});
+
+test.runIf(user)('SBX-07: a server below /usr does not show its files', async () => {
+  await using server = await installServer();
+  await using open = await place.open();
+  expect(textOf(await open.exec({ argv: ['cat', server.secrets[0]!] }))).toBe('the-key'); // Else this tests nothing.
+  await using backend = await createBackend({}, { hidden: server.hidden });
+  await using sandbox = await place.open({ from: backend });
+  const result = await sandbox.exec({ argv: ['cat', server.program, ...server.secrets] });
+  expect([textOf(result), result.exitCode]).toEqual(['seen', 1]);
+  expect(textOf(await sandbox.exec({ argv: bash('ls -A /usr/src /usr/etc /usr/local/src 2>&1') }))).not.toMatch(
+    /^\w+$/m,
+  );
+  const hidden = server.hidden[1]!;
+  expect((await sandbox.exec({ argv: ['touch', `${hidden}/x`] })).exitCode).toBe(1);
+  expect((await sandbox.exec({ argv: ['touch', '/usr/src/x'] })).exitCode).toBe(1);
+});
+
+test('SBX-07: what cannot be covered is a reason to refuse', async () => {
+  await expect(createBackend({}, { hidden: ['/usr/share'] })).rejects.toMatchObject({
+    code: 'sandbox.unavailable',
+    message: expect.stringContaining('A command sees /usr/share.'),
+  });
+});
+
+test('a start removes what old starts left, and not what others have in use', async () => {
+  const [old, recent] = [
+    await mkdtemp(join(tmpdir(), 'homard-probe-')),
+    await mkdtemp(join(tmpdir(), 'homard-probe-')),
+  ];
+  await mkdir(join(old, 'slot/box'), { recursive: true });
+  const before = new Date(Date.now() - 3_700_000);
+  await utimes(old, before, before);
+  await using _ = await createBackend();
+  expect([existsSync(old), existsSync(recent)]).toEqual([false, true]);
+  await rm(recent, { recursive: true });
+});
+
+test('a server whose new files are its own alone has sandboxes', async () => {
+  const umask = process.umask(0o077);
+  try {
+    await using backend = await createBackend();
+    expect(backend.kind).toBe('bwrap');
+  } finally {
+    process.umask(umask);
+  }
+});
+
+test.runIf(mayHoldOomScore)(
+  'SBX-10: a command stays the first to be ended when the host has no more memory',
+  async () => {
+    await using sandbox = await place.open();
+    const script = 'echo 0 >/proc/self/oom_score_adj; echo 0 >/proc/$PPID/oom_score_adj; cat /proc/self/oom_score_adj';
+    expect(textOf(await sandbox.exec({ argv: bash(script) }))).toBe('1000\n');
+  },
+);
+
+test('SBX-10: a disk is not filled by one call', async () => {
+  await using sandbox = await place.open();
+  const script = 'import os; os.posix_fallocate(os.open("f", os.O_CREAT | os.O_RDWR), 0, 1_000_000)';
+  expect((await sandbox.exec({ argv: bash('fallocate -l 1M f') })).exitCode).toBe(1);
+  const slow = await sandbox.exec({ argv: bash('python3 -c "$1" && stat -c %s f', script) });
+  expect(textOf(slow)).toBe('1000000\n');
 });
 
 test('threads, child processes, pipes, shared memory and node work', async () => {

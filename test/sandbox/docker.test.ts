@@ -30,7 +30,7 @@ let warnings: string[] = [];
 
 function toConfig(more: BackendConfig['docker'] = {}): BackendConfig {
   const log = { warn: (_: object, message: string) => void warnings.push(message), error: () => undefined };
-  return { limits, network: 'none', docker: { socket, image, ...more }, e2b: {}, log };
+  return { limits, network: 'none', hidden: [], docker: { socket, image, ...more }, e2b: {}, log };
 }
 
 async function makeSlot(): Promise<Slot> {
@@ -346,3 +346,11 @@ test(
     expect(resources()).toBeLessThan(connections + 5);
   },
 );
+
+test('SBX-10: removed files that a command holds count as disk', async () => {
+  const execution = await open();
+  const hold = 'for i in 1 2 3 4 5; do exec {fd}>f; rm f; head -c 20000000 /dev/zero >&$fd; done; sleep 10';
+  expect((await bash(execution, hold)).reason).toBe('disk_limit');
+  expect(stdoutOf(await bash(execution, 'echo on'))).toBe('on\n');
+  await execution.close();
+});

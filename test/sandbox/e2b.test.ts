@@ -57,6 +57,7 @@ interface Place extends AsyncDisposable {
 const configOf = (more: Partial<BackendConfig> = {}): BackendConfig => ({
   limits,
   network: 'none',
+  hidden: [],
   docker: {},
   e2b: { apiUrl: server.url, sandboxUrl: server.url, apiKey: server.apiKey },
   log,

@@ -212,7 +212,7 @@ test('SBX-13: when the server is killed, its sandboxes end', async () => {
   const source = `
 import { createBwrapBackend } from ${JSON.stringify(join(import.meta.dirname, '../../src/sandbox/bwrap.ts'))};
 const log = { warn() {}, error() {} };
-const backend = await createBwrapBackend({ limits: ${JSON.stringify(limits)}, network: 'none', docker: {}, e2b: {}, log });
+const backend = await createBwrapBackend({ limits: ${JSON.stringify(limits)}, network: 'none', hidden: [], docker: {}, e2b: {}, log });
 const sandbox = await backend.open(${JSON.stringify(slot)}, new AbortController().signal);
 void sandbox.exec({ argv: ['bash', '-c', 'setsid -f sleep 7736; echo up; sleep 7736'], onOutput: () => console.log('up') });
 `;

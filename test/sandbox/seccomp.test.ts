@@ -5,6 +5,7 @@ const ALLOW = 'allow';
 const KILL = 'kill';
 const EPERM = 1;
 const ENOSYS = 38;
+const EOPNOTSUPP = 95;
 const EAFNOSUPPORT = 97;
 
 interface Call {
@@ -70,6 +71,10 @@ const numbers = {
     init_module: 175,
     reboot: 169,
     shmget: 29,
+    semget: 64,
+    msgget: 68,
+    io_setup: 206,
+    fallocate: 285,
     ioctl: 16,
     personality: 135,
     socket: 41,
@@ -97,6 +102,10 @@ const numbers = {
     init_module: 105,
     reboot: 142,
     shmget: 194,
+    semget: 190,
+    msgget: 186,
+    io_setup: 0,
+    fallocate: 47,
     ioctl: 29,
     personality: 92,
     socket: 198,
@@ -118,8 +127,10 @@ test.each(['x64', 'arm64'] as const)(
       ...(['process_vm_readv', 'open_by_handle_at', 'kexec_load', 'init_module', 'reboot'] as const),
     ];
     for (const name of refused) expect([name, judge(machine, { number: number[name] })]).toEqual([name, EPERM]);
-    expect(judge(machine, { number: number.clone3 })).toBe(ENOSYS);
-    expect(judge(machine, { number: number.shmget })).toBe(ENOSYS);
+    for (const name of ['clone3', 'shmget', 'semget', 'msgget', 'io_setup'] as const) {
+      expect([name, judge(machine, { number: number[name] })]).toEqual([name, ENOSYS]);
+    }
+    expect(judge(machine, { number: number.fallocate })).toBe(EOPNOTSUPP);
   },
 );
 

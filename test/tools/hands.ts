@@ -24,7 +24,7 @@ const backends = new Map<number, Promise<Backend>>();
 
 function backendOf(outputBytes: number): Promise<Backend> {
   const log = { warn: ignore, error: ignore };
-  const config = { limits: { ...limits, outputBytes }, network: 'host' as const, docker: {}, e2b: {}, log };
+  const config = { limits: { ...limits, outputBytes }, network: 'host' as const, hidden: [], docker: {}, e2b: {}, log };
   const backend = backends.get(outputBytes) ?? createLocalBackend(config);
   backends.set(outputBytes, backend);
   return backend;

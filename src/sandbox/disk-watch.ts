@@ -1,0 +1,219 @@
+// Whether commands over a folder take more disk than they have. What counts is a count of its files, with what was removed
+// and is still held. A count takes time, and a command can make it long; until it can be had, what the file system loses
+// decides.
+import { statfsSync, statSync } from 'node:fs';
+import { ENTRY_BYTES, measureFolder } from './disk-use.ts';
+import { measureHeld } from './held.ts';
+import type { ProcessUse } from './processes.ts';
+import { createSlice } from './slice.ts';
+
+/** Between two counts passes so many times what one takes: counting has a twentieth of a core at most. */
+const REST = 20;
+const HASTY_REST = 4;
+const SLACK_BYTES = 16_000_000;
+/** Others may have written, and then a look is too early. */
+const LOSING_LOOKS = 2;
+const MAX_KEPT = 100;
+
+/** A folder with commands over it. */
+export interface Disk {
+  readonly directory: string;
+  readonly device: number;
+  readonly inode: number;
+  /** What it may take, and what it may with what it had when its commands began. */
+  limit: number;
+  most: number;
+  onLimit: () => void;
+  /** Of its commands: others began later when it is not the same. */
+  session: number;
+  /** Never rejects. */
+  counting: Promise<unknown> | undefined;
+  nextAt: number;
+  nextHastyAt: number;
+  /** What was known to be used when the file system had so much free; more, where it got more. */
+  used: number;
+  free: number;
+  /** By the last count, and how much was free then. */
+  counted: { bytes: number; free: number } | undefined;
+  /** What was free when the last count began or ended, and at how many looks too much of it was lost. */
+  base: number;
+  losing: number;
+  /** When it was last sure that all that its processes hold was seen. */
+  whole: { used: number; free: number };
+  /** Much is lost at the last close look, and its processes hold what cannot be seen. */
+  isSuspect: boolean;
+}
+
+/** Kept when its commands have ended, so that later ones begin with what is known of it; by its path, the oldest first. */
+const disks = new Map<string, Disk>();
+
+/** Called when commands begin over a folder where none are; `onLimit` may be called often. */
+export function openDisk(directory: string, limit: number, onLimit: () => void): Disk {
+  const info = statSync(directory, { throwIfNoEntry: false });
+  const { dev: device = -1, ino: inode = -1 } = info ?? {};
+  const kept = disks.get(directory);
+  const disk = kept?.device === device && kept.inode === inode ? kept : createDisk(directory, { device, inode });
+  disks.delete(directory);
+  disks.set(directory, disk);
+  for (const path of [...disks.keys()].slice(0, -MAX_KEPT)) disks.delete(path);
+  const free = freeBytes(directory) ?? disk.free;
+  // What was removed meanwhile, such as by the server, is gone; what was written may be anybody's.
+  if (disk.counted && !disk.counting) {
+    const bytes = Math.max(0, disk.counted.bytes - Math.max(0, free - disk.counted.free));
+    disk.counted = { bytes, free };
+  }
+  Object.assign(disk, { limit, most: Number.POSITIVE_INFINITY, onLimit, free, losing: 0, isSuspect: false });
+  disk.session++;
+  void countBefore(disk);
+  return disk;
+}
+
+/** Called when the last command over a folder has ended. A count that runs goes on, for the next. */
+export function closeDisk(disk: Disk): void {
+  disk.onLimit = () => {};
+  const free = freeBytes(disk.directory);
+  if (disk.counted && free !== undefined && disk.counted.free - free > SLACK_BYTES) {
+    if (!disk.counting) void keepCounting(disk, count(disk));
+  }
+}
+
+function createDisk(directory: string, place: { device: number; inode: number }): Disk {
+  const free = freeBytes(directory) ?? 0;
+  return {
+    directory,
+    ...place,
+    limit: 0,
+    most: 0,
+    onLimit: () => {},
+    session: 0,
+    counting: undefined,
+    nextAt: 0,
+    nextHastyAt: 0,
+    used: 0,
+    free,
+    counted: undefined,
+    base: free,
+    losing: 0,
+    whole: { used: 0, free },
+    isSuspect: false,
+  };
+}
+
+/** Undefined when it cannot be told. Like a count, with a price for each file. */
+function freeBytes(directory: string): number | undefined {
+  try {
+    const system = statfsSync(directory);
+    return system.bfree * system.bsize - (system.files - system.ffree) * ENTRY_BYTES;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What commands begin with; that of those before may still be counted. */
+async function countBefore(disk: Disk): Promise<void> {
+  const { session, directory, free: began } = disk;
+  await disk.counting;
+  if (session !== disk.session) return;
+  const used = await keepCounting(disk, count(disk));
+  if (session !== disk.session) return;
+  const free = freeBytes(directory) ?? began;
+  // What was written while it was counted was not there before; who else writes does not make it more.
+  const before = Math.max(0, used - Math.max(0, began - free));
+  // A little is always written by somebody: that ends nobody who only removes.
+  const kept = Math.min(used, before + SLACK_BYTES);
+  disk.most = Math.max(disk.limit, Math.min(before + SLACK_BYTES, 2 * disk.limit), kept);
+  Object.assign(disk, { used: before, whole: { used: before, free: began } });
+  if (used > disk.most) disk.onLimit();
+}
+
+/**
+ * Cheap, for every 100 ms: counts again when there was time to rest, or when the file system lost as much as would pass the
+ * limit.
+ */
+export function lookAtDisk(disk: Disk, findProcesses: () => ProcessUse[]): void {
+  const free = freeBytes(disk.directory);
+  if (free === undefined) return;
+  disk.free = Math.max(disk.free, free);
+  const now = performance.now();
+  if (disk.counting || now < disk.nextHastyAt) {
+    if (isLosing(disk, free)) disk.onLimit();
+    return;
+  }
+  if (disk.isSuspect || disk.used + disk.free - free > disk.most) {
+    void keepCounting(disk, countAll(disk, findProcesses, free));
+  } else if (now >= disk.nextAt) {
+    void keepCounting(disk, count(disk)).then((used) => {
+      if (used > disk.most) disk.onLimit();
+    });
+  }
+}
+
+/** What may be lost before a count tells whose it is. */
+function allowanceOf({ limit, counted }: Disk): number {
+  return Math.max(0, limit - (counted?.bytes ?? 0)) + Math.max(SLACK_BYTES, limit / 4);
+}
+
+/**
+ * Whether the file system loses so much that it need not be counted: more than this folder and all others that are being
+ * counted may take. After that, the others begin anew, since one of them may have been it.
+ */
+function isLosing(disk: Disk, free: number): boolean {
+  const others = disksBeside(disk).filter((other) => other.counting !== undefined);
+  let allowance = allowanceOf(disk);
+  for (const other of others) allowance += allowanceOf(other);
+  disk.losing = disk.base - free > allowance ? disk.losing + 1 : 0;
+  if (disk.losing < LOSING_LOOKS) return false;
+  // Until a count says better, it is taken for this one's: the next command may not take it once more.
+  disk.counted = { bytes: (disk.counted?.bytes ?? 0) + disk.base - free, free };
+  for (const one of [disk, ...others]) Object.assign(one, { base: free, losing: 0 });
+  return true;
+}
+
+const disksBeside = (disk: Disk) =>
+  [...disks.values()].filter((other) => other !== disk && other.device === disk.device);
+
+function keepCounting<T>(disk: Disk, work: Promise<T>): Promise<T> {
+  const counting = work.finally(() => {
+    disk.counting = undefined;
+  });
+  disk.counting = counting;
+  return counting;
+}
+
+async function count(disk: Disk): Promise<number> {
+  const { directory, device } = disk;
+  const slice = createSlice();
+  const began = freeBytes(directory) ?? disk.base;
+  Object.assign(disk, { base: began, losing: 0 });
+  const bytes = await measureFolder(directory, { device, slice });
+  const free = freeBytes(directory) ?? disk.base;
+  const grown = disk.counted ? bytes - disk.counted.bytes : Math.min(bytes, Math.max(0, disk.base - free));
+  // What this one took, the others did not.
+  for (const other of disksBeside(disk)) {
+    other.base -= grown;
+    other.whole.free -= grown;
+  }
+  const now = performance.now();
+  disk.nextAt = now + slice.busyMs * REST;
+  disk.nextHastyAt = now + slice.busyMs * HASTY_REST;
+  Object.assign(disk, { counted: { bytes, free }, base: free, losing: 0 });
+  return bytes;
+}
+
+/**
+ * Also what was removed and is still held. Where processes hold what cannot be looked at, such as descriptors that are on
+ * their way through a socket, a loss of more than twice the limit that nothing explains is taken for theirs. A loss alone
+ * is not: another program may have written as much.
+ */
+async function countAll(disk: Disk, findProcesses: () => ProcessUse[], free: number): Promise<void> {
+  const { session, device } = disk;
+  let used = await count(disk);
+  const held = await measureHeld(findProcesses(), { device, slice: createSlice() });
+  if (session !== disk.session) return;
+  used += held.disk;
+  const unexplained = disk.whole.free - free - (used - disk.whole.used);
+  const isHiding = !held.isWhole && unexplained > 2 * disk.limit;
+  if (used > disk.most || (isHiding && disk.isSuspect)) disk.onLimit();
+  if (held.isWhole) disk.whole = { used, free };
+  Object.assign(disk, { used, free, isSuspect: isHiding });
+}
