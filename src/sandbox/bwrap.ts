@@ -4,14 +4,14 @@ import { execFile } from 'node:child_process';
 import { lstatSync, readlinkSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { messageOf } from '../kernel/index.ts';
-import { findCgroups } from './cgroup.ts';
-import { toCovers } from './covers.ts';
+import { findCgroups } from './namespaces/cgroup.ts';
+import { toCovers } from './namespaces/covers.ts';
 import { sandboxError } from './errors.ts';
-import { folderSeen, launch } from './launch.ts';
-import { createOneShotExecution, type Launch } from './one-shot.ts';
-import { adviceFor, findProgram, tryOut } from './probe.ts';
+import { folderSeen, launch } from './namespaces/launch.ts';
+import { createOneShotExecution, type Launch } from './namespaces/one-shot.ts';
+import { adviceFor, findProgram, tryOut } from './namespaces/probe.ts';
 import type { BackendConfig, CreateBackend, Execution, SandboxCapabilities } from './sandbox.ts';
-import { createSeccompFilter, isMachine } from './seccomp.ts';
+import { createSeccompFilter, isMachine } from './namespaces/seccomp.ts';
 
 /** The first with `--disable-userns`: without it, a command may become root in a namespace of its own. */
 const MIN_VERSION = [0, 8];

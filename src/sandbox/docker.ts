@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { removeTree } from '../files/remove-tree.ts';
 import { messageOf } from '../kernel/index.ts';
-import type { Engine } from './docker-container.ts';
-import { ASK_MS, connect, removeContainer, statusOf, within } from './docker-daemon.ts';
-import { openExecution } from './docker-execution.ts';
-import { isLeft, managed } from './docker-owner.ts';
+import type { Engine } from './docker/container.ts';
+import { ASK_MS, connect, removeContainer, statusOf, within } from './docker/daemon.ts';
+import { openExecution } from './docker/execution.ts';
+import { isLeft, managed } from './docker/owner.ts';
 import { sandboxError } from './errors.ts';
 import type { Backend, BackendConfig, CreateBackend, ExecResult, Execution, Slot } from './sandbox.ts';
 

@@ -1,7 +1,7 @@
 // Virtual machines of E2B, or of a service that speaks its protocol. The workspace on the host is the record: a machine gets
 // a copy, and what a command changed comes back after it, so that a machine may go away at any time.
-import { openExecution } from './e2b-execution.ts';
-import { createService } from './e2b-service.ts';
+import { openExecution } from './e2b/execution.ts';
+import { createService } from './e2b/service.ts';
 import type { Backend, BackendConfig, Execution } from './sandbox.ts';
 
 /** Of a machine without commands; extended while they run. What a dead server leaves is gone after it, too. */

@@ -4,10 +4,10 @@ import { stat } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { messageOf } from '../kernel/index.ts';
 import { sandboxError } from './errors.ts';
-import { canSwitchUser, folderSeen, type Group, type LocalCommand, startCommand } from './local-process.ts';
+import { canSwitchUser, folderSeen, type Group, type LocalCommand, startCommand } from './local/process.ts';
 import { type CommandRun, createCommandRun } from './run.ts';
 import type { Backend, BackendConfig, Execution, ExecSpec, SandboxLimits, Slot } from './sandbox.ts';
-import { watchLimits } from './watchdog.ts';
+import { watchLimits } from './watch/watchdog.ts';
 
 const SYSTEM_PATH = '/usr/local/bin:/usr/bin:/bin';
 

@@ -5,14 +5,14 @@ import { existsSync, lstatSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import { messageOf } from '../kernel/index.ts';
-import { findCgroups } from './cgroup.ts';
-import { toCovers } from './covers.ts';
+import { findCgroups } from './namespaces/cgroup.ts';
+import { toCovers } from './namespaces/covers.ts';
 import { sandboxError } from './errors.ts';
-import { folderSeen, launch } from './launch.ts';
-import { createOneShotExecution, type Launch } from './one-shot.ts';
-import { adviceFor, findProgram, tryOut } from './probe.ts';
+import { folderSeen, launch } from './namespaces/launch.ts';
+import { createOneShotExecution, type Launch } from './namespaces/one-shot.ts';
+import { adviceFor, findProgram, tryOut } from './namespaces/probe.ts';
 import type { BackendConfig, CreateBackend, Execution, SandboxCapabilities } from './sandbox.ts';
-import { hasFilterLoader, isMachine, toFilterLoader } from './seccomp.ts';
+import { hasFilterLoader, isMachine, toFilterLoader } from './namespaces/seccomp.ts';
 
 /** Folders and links of a Linux system that lead to its programs. */
 const systemFolders = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];

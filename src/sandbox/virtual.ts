@@ -6,9 +6,9 @@ import { join, posix } from 'node:path';
 import { sandboxError } from './errors.ts';
 import { type CommandRun, createCommandRun } from './run.ts';
 import type { Backend, BackendConfig, Execution, ExecSpec, Slot } from './sandbox.ts';
-import { type Shell, SHELL_BYTES, startShell } from './virtual-link.ts';
-import type { WorkerRequest } from './virtual-worker.ts';
-import { canWatch, watchLimits } from './watchdog.ts';
+import { type Shell, SHELL_BYTES, startShell } from './virtual/link.ts';
+import type { WorkerRequest } from './virtual/worker.ts';
+import { canWatch, watchLimits } from './watch/watchdog.ts';
 
 const START_TIMEOUT_MS = 30_000;
 /** Of one sandbox at once; further commands wait. */

@@ -2,7 +2,7 @@
 import { createSniffer } from '../files/mime.ts';
 import type { Output } from '../sandbox/sandbox.ts';
 import { stripEscapes } from './bash-live.ts';
-import { decodeText } from './text-file.ts';
+import { decodeText } from './text/text-file.ts';
 
 /** Of the two streams of a command together. */
 export const MOST_CHARS = 30_000;

@@ -1,14 +1,14 @@
 import * as z from 'zod';
 import type { Tool } from '../kernel/index.ts';
 import type { FileInfo, SandboxFiles } from '../sandbox/sandbox.ts';
-import { digestOf, findFile, piecesOf, requireSeen } from './content.ts';
-import { replaceText } from './replace.ts';
-import type { Place } from './replace.ts';
+import { digestOf, findFile, piecesOf, requireSeen } from './text/content.ts';
+import { replaceText } from './text/replace.ts';
+import type { Place } from './text/replace.ts';
 import { defineSandboxTool, inTurn } from './sandbox-tool.ts';
 import type { SandboxSource } from './sandbox-tool.ts';
-import { showName } from './shown-name.ts';
-import { findSimilar } from './similar-line.ts';
-import { decodeText, encodeText, encodingNames } from './text-file.ts';
+import { showName } from './text/shown-name.ts';
+import { findSimilar } from './text/similar-line.ts';
+import { decodeText, encodeText, encodingNames } from './text/text-file.ts';
 
 const MOST_BYTES = 10_000_000;
 const SNIPPET = { around: 3, lines: 40, lineChars: 300 };

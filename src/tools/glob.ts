@@ -1,11 +1,11 @@
 import * as z from 'zod';
 import type { Tool } from '../kernel/index.ts';
 import type { FileInfo } from '../sandbox/sandbox.ts';
-import { parseGlob } from './glob-pattern.ts';
+import { parseGlob } from './search/glob-pattern.ts';
 import { defineSandboxTool } from './sandbox-tool.ts';
 import type { SandboxSource } from './sandbox-tool.ts';
-import { showName } from './shown-name.ts';
-import { apartText, MOST_WALKED, walk } from './walk.ts';
+import { showName } from './text/shown-name.ts';
+import { apartText, MOST_WALKED, walk } from './search/walk.ts';
 
 const MOST = 1000;
 

@@ -3,14 +3,14 @@ import * as z from 'zod';
 import type { Tool } from '../kernel/index.ts';
 import { AgentError } from '../kernel/index.ts';
 import type { FileInfo, SandboxFiles } from '../sandbox/sandbox.ts';
-import { fileTypes, isOfType } from './file-types.ts';
-import { parseGlob } from './glob-pattern.ts';
-import { search } from './grep-thread.ts';
-import type { Found, Search } from './grep-worker.ts';
+import { fileTypes, isOfType } from './search/file-types.ts';
+import { parseGlob } from './search/glob-pattern.ts';
+import { search } from './search/thread.ts';
+import type { Found, Search } from './search/worker.ts';
 import { defineSandboxTool } from './sandbox-tool.ts';
 import type { SandboxSource } from './sandbox-tool.ts';
-import { showName } from './shown-name.ts';
-import { apartText, walk } from './walk.ts';
+import { showName } from './text/shown-name.ts';
+import { apartText, walk } from './search/walk.ts';
 
 const MOST = { files: 10_000, fileBytes: 10_000_000, bytes: 100_000_000, results: 1000 };
 /** All in all an answer comes within 2 seconds of matching, the end of the thread included. */

@@ -3,8 +3,8 @@ import type { Tool } from '../kernel/index.ts';
 import type { FileInfo } from '../sandbox/sandbox.ts';
 import { defineSandboxTool } from './sandbox-tool.ts';
 import type { SandboxSource } from './sandbox-tool.ts';
-import { showName } from './shown-name.ts';
-import { nameOf } from './walk.ts';
+import { showName } from './text/shown-name.ts';
+import { nameOf } from './search/walk.ts';
 
 const MOST = 1000;
 

@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import type { Tool } from '../kernel/index.ts';
-import { digestOf, digestOfFile, findFile, requireSeen } from './content.ts';
+import { digestOf, digestOfFile, findFile, requireSeen } from './text/content.ts';
 import { defineSandboxTool, inTurn } from './sandbox-tool.ts';
 import type { SandboxSource } from './sandbox-tool.ts';
-import { showName } from './shown-name.ts';
+import { showName } from './text/shown-name.ts';
 
 export function createWriteTool(sandboxes: SandboxSource): Tool {
   return defineSandboxTool(sandboxes, {

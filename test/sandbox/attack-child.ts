@@ -11,7 +11,8 @@ console.log(`probe ${kind} as uid ${process.getuid?.()}: ${subject.backend.descr
 
 if (mode === 'hang') {
   const { execution } = await subject.open();
-  const script = 'setsid sleep 300 & (nohup sleep 300 &) & trap "" TERM HUP INT; sleep 0.3; echo up; while :; do sleep 1; done';
+  const script =
+    'setsid sleep 300 & (nohup sleep 300 &) & trap "" TERM HUP INT; sleep 0.3; echo up; while :; do sleep 1; done';
   await execution.exec({ argv: ['bash', '-c', script], env: { MARK: mark }, onOutput: () => console.log('up') });
 } else {
   // The test gave this process a descriptor that a command must not find.

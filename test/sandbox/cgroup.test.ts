@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findCgroups } from '../../src/sandbox/cgroup.ts';
+import { findCgroups } from '../../src/sandbox/namespaces/cgroup.ts';
 import { stdoutOf, createSandboxUnderTest, type SandboxUnderTest } from '../../src/testing/sandbox-bench.ts';
 import { kinds, loadBackend, peakOf } from './attack.ts';
 
@@ -137,7 +137,7 @@ describe.runIf(cgroups).each(kinds)('%s', (kind) => {
 });
 
 test.runIf(process.getuid?.() === 0)('a server that is not root makes none', async () => {
-  const script = `import(${JSON.stringify(new URL('../../src/sandbox/cgroup.ts', import.meta.url))}).then(async (m) => console.log(await m.findCgroups()))`;
+  const script = `import(${JSON.stringify(new URL('../../src/sandbox/namespaces/cgroup.ts', import.meta.url))}).then(async (m) => console.log(await m.findCgroups()))`;
   const server = spawn(process.execPath, ['-e', script], { uid: 64_100, gid: 64_100, env: {}, stdio: 'pipe' });
   let output = '';
   server.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));

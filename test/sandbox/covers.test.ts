@@ -2,7 +2,7 @@ import { chmod, mkdir, mkdtemp, realpath, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { toCovers } from '../../src/sandbox/covers.ts';
+import { toCovers } from '../../src/sandbox/namespaces/covers.ts';
 
 let root: string;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
-import { converse, createDemux, toExecOptions } from '../../src/sandbox/docker-command.ts';
+import { converse, createDemux, toExecOptions } from '../../src/sandbox/docker/command.ts';
 
 function toFrame(stream: number, text: string | Buffer): Buffer {
   const body = Buffer.from(text);

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { createLabels, isLeft } from '../../src/sandbox/docker-owner.ts';
+import { createLabels, isLeft } from '../../src/sandbox/docker/owner.ts';
 
 const own = createLabels('owner');
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { processesOf } from '../../src/sandbox/docker-processes.ts';
+import { processesOf } from '../../src/sandbox/docker/processes.ts';
 
 const init = 10;
 const of = (pid: number, parent: number, started: number) => ({ pid, parent, started });

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { measureFolder } from '../../src/sandbox/disk-use.ts';
-import { createSlice } from '../../src/sandbox/slice.ts';
+import { measureFolder } from '../../src/sandbox/watch/disk-use.ts';
+import { createSlice } from '../../src/sandbox/watch/slice.ts';
 import { processesWith, stdoutOf, time, type Bench } from '../../src/testing/sandbox-bench.ts';
 import { peakOf, toMB, waitUntilGone, type Attack } from './attack.ts';
 

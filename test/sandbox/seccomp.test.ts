@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createSeccompFilter, isMachine, type Machine } from '../../src/sandbox/seccomp.ts';
+import { createSeccompFilter, isMachine, type Machine } from '../../src/sandbox/namespaces/seccomp.ts';
 
 const ALLOW = 'allow';
 const KILL = 'kill';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { toBytes } from '../../src/sandbox/virtual-bytes.ts';
+import { toBytes } from '../../src/sandbox/virtual/bytes.ts';
 
 const cases: [name: string, given: string, bytes: Buffer][] = [
   ['nothing', '', Buffer.alloc(0)],

@@ -14,11 +14,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { measureFolder } from '../../src/sandbox/disk-use.ts';
-import { measureHeld } from '../../src/sandbox/held.ts';
-import { createChildrenFinder, measureMemory, measureTree } from '../../src/sandbox/processes.ts';
-import { createSlice } from '../../src/sandbox/slice.ts';
-import { canWatch, watchLimits } from '../../src/sandbox/watchdog.ts';
+import { measureFolder } from '../../src/sandbox/watch/disk-use.ts';
+import { measureHeld } from '../../src/sandbox/watch/held.ts';
+import { createChildrenFinder, measureMemory, measureTree } from '../../src/sandbox/watch/processes.ts';
+import { createSlice } from '../../src/sandbox/watch/slice.ts';
+import { canWatch, watchLimits } from '../../src/sandbox/watch/watchdog.ts';
 
 const MB = 1_000_000;
 let directory: string;

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Json } from '../../src/kernel/index.ts';
-import { replaceText } from '../../src/tools/replace.ts';
-import { findSimilar } from '../../src/tools/similar-line.ts';
-import { decodeText, encodeText } from '../../src/tools/text-file.ts';
+import { replaceText } from '../../src/tools/text/replace.ts';
+import { findSimilar } from '../../src/tools/text/similar-line.ts';
+import { decodeText, encodeText } from '../../src/tools/text/text-file.ts';
 import { createRig } from './hands.ts';
 
 /** Writes a file, reads it as the model would, edits it, and gives what was told and what the file is then. */

@@ -2,7 +2,7 @@ import { mkdir, symlink, truncate, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseGlob } from '../../src/tools/glob-pattern.ts';
+import { parseGlob } from '../../src/tools/search/glob-pattern.ts';
 import { createRig } from './hands.ts';
 
 async function createTree(tree: Record<string, string | Uint8Array>) {

@@ -2,9 +2,9 @@
 import type Docker from 'dockerode';
 import { posix } from 'node:path';
 import type { Duplex } from 'node:stream';
-import { sandboxError } from './errors.ts';
-import type { CommandRun } from './run.ts';
-import type { ExecSpec } from './sandbox.ts';
+import { sandboxError } from '../errors.ts';
+import type { CommandRun } from '../run.ts';
+import type { ExecSpec } from '../sandbox.ts';
 
 const NO_FOLDER = '\0no folder\0';
 

@@ -7,9 +7,9 @@ import { readdir, rmdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { messageOf } from '../kernel/index.ts';
-import { sandboxError } from './errors.ts';
-import { isAlive, type ServerProcess, thisServer } from './server-process.ts';
+import { messageOf } from '../../kernel/index.ts';
+import { sandboxError } from '../errors.ts';
+import { isAlive, type ServerProcess, thisServer } from '../server-process.ts';
 
 /** That of one slot: its limit is one of all processes in it together. */
 export interface Cgroup {

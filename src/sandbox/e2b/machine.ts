@@ -1,7 +1,7 @@
 // One virtual machine of E2B, and commands in it. The SDK's own `commands.run` goes through a login shell and turns output
 // into text, so this speaks to the same service of the machine by the client that the SDK has for it.
 import type { Sandbox as Machine } from 'e2b';
-import { sandboxError } from './errors.ts';
+import { sandboxError } from '../errors.ts';
 
 /** In the environment of every process that is started here: the id of a command, or '' for a step of our own. */
 export const MARK = 'HOMARD_COMMAND';

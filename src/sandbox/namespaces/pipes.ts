@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { closeSync, constants, fchmodSync, openSync } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { sandboxError } from './errors.ts';
+import { sandboxError } from '../errors.ts';
 
 /** Two descriptors, which the taker closes. The end of this process does not block; that of the child does. */
 export interface Pipe {

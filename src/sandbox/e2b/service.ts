@@ -2,12 +2,12 @@
 import type { Sandbox as Machine, SandboxOpts } from 'e2b';
 import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { messageOf } from '../kernel/index.ts';
-import { listProcesses } from './e2b-command.ts';
-import type { Mirror } from './e2b-mirror.ts';
-import { createMirror } from './e2b-mirror.ts';
-import { sandboxError } from './errors.ts';
-import type { BackendConfig, Slot } from './sandbox.ts';
+import { messageOf } from '../../kernel/index.ts';
+import { listProcesses } from './command.ts';
+import type { Mirror } from './mirror.ts';
+import { createMirror } from './mirror.ts';
+import { sandboxError } from '../errors.ts';
+import type { BackendConfig, Slot } from '../sandbox.ts';
 
 const OPEN_MS = 30_000;
 const CALL_MS = 10_000;

@@ -1,5 +1,5 @@
 // Whose a container is: labels by which a later server tells what a dead one left from what a live one uses.
-import { isAlive, thisServer } from './server-process.ts';
+import { isAlive, thisServer } from '../server-process.ts';
 
 /** Of no use to tell who is alive on another host; no sandbox is used as long as this. */
 const LIFE_MS = 24 * 3_600_000;

@@ -2,8 +2,8 @@
 // the background, and its killing with all that descends from it.
 import type { Sandbox as Machine } from 'e2b';
 import { posix } from 'node:path';
-import { MARK, askMachine, runInMachine } from './e2b-machine.ts';
-import type { ExecSpec, SandboxLimits } from './sandbox.ts';
+import { MARK, askMachine, runInMachine } from './machine.ts';
+import type { ExecSpec, SandboxLimits } from '../sandbox.ts';
 
 export const WORKSPACE = '/workspace';
 const VALUE = 'HOMARD_VALUE_';

@@ -1,6 +1,6 @@
 // The thread where patterns run: one that takes for ever is ended with it, and the server goes on.
 import { parentPort } from 'node:worker_threads';
-import { decodeText } from './text-file.ts';
+import { decodeText } from '../text/text-file.ts';
 
 export interface Search {
   pattern: string;

@@ -3,13 +3,13 @@
 // in the arguments or in the environment of a process of the host.
 import { posix } from 'node:path';
 import { Readable, Writable } from 'node:stream';
-import { messageOf } from '../kernel/index.ts';
+import { messageOf } from '../../kernel/index.ts';
 import type { Cgroup, Cgroups } from './cgroup.ts';
-import { sandboxError } from './errors.ts';
+import { sandboxError } from '../errors.ts';
 import type { Launched } from './launch.ts';
-import { type CommandRun, createCommandRun } from './run.ts';
-import type { Execution, ExecSpec, SandboxLimits, Slot } from './sandbox.ts';
-import { watchLimits } from './watchdog.ts';
+import { type CommandRun, createCommandRun } from '../run.ts';
+import type { Execution, ExecSpec, SandboxLimits, Slot } from '../sandbox.ts';
+import { watchLimits } from '../watch/watchdog.ts';
 
 /**
  * Starts a sandbox over a slot with `entry`, a program and its arguments, in it. What a launcher has to see to:

@@ -5,7 +5,7 @@ import { closeSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { type Readable, Writable } from 'node:stream';
 import { createPipes } from './pipes.ts';
-import type { Slot } from './sandbox.ts';
+import type { Slot } from '../sandbox.ts';
 
 /** A started program. Its standard streams are pipes; its descriptors from 3 on are `child.stdio`. */
 export interface Launched {

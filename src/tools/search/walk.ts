@@ -1,5 +1,5 @@
 // All files below a folder of the workspace, folder by folder, so that what is not wanted is never listed.
-import type { FileInfo, SandboxFiles } from '../sandbox/sandbox.ts';
+import type { FileInfo, SandboxFiles } from '../../sandbox/sandbox.ts';
 
 /** Only walked into where they are named: others' files, and what Bash kept. */
 const APART = ['.git', 'node_modules', '.outputs'];

@@ -7,8 +7,8 @@ import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { createPipes } from './pipes.ts';
-import type { SandboxLimits, Slot } from './sandbox.ts';
+import { createPipes } from '../namespaces/pipes.ts';
+import type { SandboxLimits, Slot } from '../sandbox.ts';
 
 export interface LocalCommand {
   argv: readonly string[];

@@ -3,11 +3,11 @@ import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:
 import { chmod, chown, lstat, mkdir, mkdtemp, readdir, realpath, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { removeTree } from '../files/remove-tree.ts';
-import { messageOf } from '../kernel/index.ts';
-import { commandUser } from './server-process.ts';
+import { removeTree } from '../../files/remove-tree.ts';
+import { messageOf } from '../../kernel/index.ts';
+import { commandUser } from '../server-process.ts';
 import { createOneShotExecution, type Launch } from './one-shot.ts';
-import type { BackendConfig, Slot } from './sandbox.ts';
+import type { BackendConfig, Slot } from '../sandbox.ts';
 
 /** The path of a program of this host; undefined where there is none. */
 export function findProgram(name: string): string | undefined {

@@ -2,13 +2,13 @@
 // memory.
 import type Docker from 'dockerode';
 import { join } from 'node:path';
-import { messageOf } from '../kernel/index.ts';
-import { ASK_MS, removeContainer, statusOf, within } from './docker-daemon.ts';
-import { createLabels } from './docker-owner.ts';
-import { readOrEmpty } from './docker-processes.ts';
-import { sandboxError } from './errors.ts';
-import type { BackendConfig, Slot } from './sandbox.ts';
-import { commandUser } from './server-process.ts';
+import { messageOf } from '../../kernel/index.ts';
+import { ASK_MS, removeContainer, statusOf, within } from './daemon.ts';
+import { createLabels } from './owner.ts';
+import { readOrEmpty } from './processes.ts';
+import { sandboxError } from '../errors.ts';
+import type { BackendConfig, Slot } from '../sandbox.ts';
+import { commandUser } from '../server-process.ts';
 
 // Together with the removal at most 30 s.
 const CREATE_MS = 10_000;
@@ -73,6 +73,9 @@ export async function startContainer(engine: Engine, slot: Slot, signal: AbortSi
   }
 }
 
+/** Missing in the types of dockerode. */
+const ownCgroups = { CgroupnsMode: 'private' };
+
 function toContainer({ owner, image, cpus, config }: Engine, slot: Slot): Docker.ContainerCreateOptions {
   const { limits, network, docker } = config;
   const { uid, gid } = userOf(slot);
@@ -95,8 +98,7 @@ function toContainer({ owner, image, cpus, config }: Engine, slot: Slot): Docker
       // Also what makes files with setuid of the folders below harmless: Docker has no "nosuid" for folders of the host.
       SecurityOpt: ['no-new-privileges'],
       IpcMode: 'private',
-      // Missing in the types of dockerode.
-      ...{ CgroupnsMode: 'private' },
+      ...ownCgroups,
       OomScoreAdj: 1000,
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,

@@ -3,8 +3,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { realpathSync } from 'node:fs';
 import { findPackageJSON } from 'node:module';
 import { fileURLToPath } from 'node:url';
-import type { SandboxLimits } from './sandbox.ts';
-import type { WorkerAnswer, WorkerConfig, WorkerRequest } from './virtual-worker.ts';
+import type { SandboxLimits } from '../sandbox.ts';
+import type { WorkerAnswer, WorkerConfig, WorkerRequest } from './worker.ts';
 
 /** How a command ended; `ended` when its process did. */
 export type Outcome = Exclude<WorkerAnswer, { kind: 'ready' | 'output' }> | { kind: 'ended'; isOutOfMemory: boolean };
@@ -24,9 +24,7 @@ export interface Shell {
   complaint(): string;
 }
 
-const WORKER = fileURLToPath(
-  new URL(import.meta.url.endsWith('.ts') ? './virtual-worker.ts' : './virtual-worker.js', import.meta.url),
-);
+const WORKER = fileURLToPath(new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url));
 /** What it takes for itself at most; 31 MB when nothing runs. */
 export const SHELL_BYTES = 64 << 20;
 
@@ -96,7 +94,7 @@ function spawnWorker(directory: string, options: { limits: SandboxLimits; hasNet
   const { fileBytes, outputBytes } = limits;
   const config: WorkerConfig = { directory, fileBytes, outputBytes, hasNetwork };
   // Not the folder above: the data of a server that runs in a checkout is there.
-  const own = ['..', '../../package.json'].map((path) => fileURLToPath(new URL(path, import.meta.url)));
+  const own = ['../..', '../../../package.json'].map((path) => fileURLToPath(new URL(path, import.meta.url)));
   const readable = [...own, ...packageFolders(), directory];
   // Newer versions of node also forbid the network.
   const mayAllowNetwork = hasNetwork && process.allowedNodeEnvironmentFlags.has('--allow-net');

@@ -10,9 +10,9 @@ import {
   ReadWriteFs,
   type RmOptions,
 } from 'just-bash';
-import { messageOf } from '../kernel/index.ts';
-import { sandboxError } from './errors.ts';
-import { toBytes } from './virtual-bytes.ts';
+import { messageOf } from '../../kernel/index.ts';
+import { sandboxError } from '../errors.ts';
+import { toBytes } from './bytes.ts';
 
 /** What a process is started with, as JSON in its first argument. */
 export interface WorkerConfig {

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { lchownSync, lstatSync, symlinkSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { Readable } from 'node:stream';
-import type { Folder, Owner, Root } from '../files/open-beneath.ts';
+import type { Folder, Owner, Root } from '../../files/open-beneath.ts';
 import {
   codeOf,
   createPace,
@@ -15,15 +15,15 @@ import {
   replaceFile,
   toParts,
   toRoot,
-} from '../files/open-beneath.ts';
-import type { Log } from '../kernel/index.ts';
-import { askMachine, runInMachine } from './e2b-machine.ts';
-import { WORKSPACE } from './e2b-command.ts';
-import type { Entries, Entry } from './e2b-entries.ts';
-import { LIST, chooseEntries, parseList } from './e2b-entries.ts';
-import { createTarReader } from './e2b-tar.ts';
-import { sandboxError } from './errors.ts';
-import type { SandboxLimits, Slot } from './sandbox.ts';
+} from '../../files/open-beneath.ts';
+import type { Log } from '../../kernel/index.ts';
+import { askMachine, runInMachine } from './machine.ts';
+import { WORKSPACE } from './command.ts';
+import type { Entries, Entry } from './entries.ts';
+import { LIST, chooseEntries, parseList } from './entries.ts';
+import { createTarReader } from './tar.ts';
+import { sandboxError } from '../errors.ts';
+import type { SandboxLimits, Slot } from '../sandbox.ts';
 
 export interface Mirror {
   /** Brings paths of the host to the machine, with all below them, or removes them there; '' is all. */

@@ -2,10 +2,10 @@
 import { getCompileCacheDir } from 'node:module';
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { messageOf } from '../kernel/index.ts';
-import type { Search, SearchAnswer } from './grep-worker.ts';
+import { messageOf } from '../../kernel/index.ts';
+import type { Search, SearchAnswer } from './worker.ts';
 
-const WORKER = new URL(import.meta.url.endsWith('.ts') ? './grep-worker.ts' : './grep-worker.js', import.meta.url);
+const WORKER = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url);
 
 const MEMORY_MB = 256;
 

@@ -3,15 +3,15 @@
 import type Docker from 'dockerode';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { messageOf } from '../kernel/index.ts';
-import { converse, toExecOptions } from './docker-command.ts';
-import { type Engine, type RunningContainer, startContainer } from './docker-container.ts';
-import { removeContainer, statusOf, within } from './docker-daemon.ts';
-import { killCommand, listProcesses, ticksNow } from './docker-processes.ts';
-import { sandboxError } from './errors.ts';
-import { type CommandRun, createCommandRun } from './run.ts';
-import type { ExecEnd, Execution, ExecSpec, Slot } from './sandbox.ts';
-import { watchLimits } from './watchdog.ts';
+import { messageOf } from '../../kernel/index.ts';
+import { converse, toExecOptions } from './command.ts';
+import { type Engine, type RunningContainer, startContainer } from './container.ts';
+import { removeContainer, statusOf, within } from './daemon.ts';
+import { killCommand, listProcesses, ticksNow } from './processes.ts';
+import { sandboxError } from '../errors.ts';
+import { type CommandRun, createCommandRun } from '../run.ts';
+import type { ExecEnd, Execution, ExecSpec, Slot } from '../sandbox.ts';
+import { watchLimits } from '../watch/watchdog.ts';
 
 /** For one command: it may find that its container went away before it began. */
 const MAX_TRIES = 3;

@@ -1,8 +1,8 @@
 // The Docker daemon as the back end needs it: every call has a deadline, and what went wrong is told for people.
 import type Docker from 'dockerode';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { messageOf } from '../kernel/index.ts';
-import { sandboxError } from './errors.ts';
+import { messageOf } from '../../kernel/index.ts';
+import { sandboxError } from '../errors.ts';
 
 /** A call that only asks, or that only sends something on its way. */
 export const ASK_MS = 5000;

@@ -1,8 +1,8 @@
 // What is in the workspace of a machine, as the machine tells it, and what of it the limits let come to the host.
 import { posix } from 'node:path';
-import { createPace } from '../files/open-beneath.ts';
-import { sandboxError } from './errors.ts';
-import type { SandboxLimits } from './sandbox.ts';
+import { createPace } from '../../files/open-beneath.ts';
+import { sandboxError } from '../errors.ts';
+import type { SandboxLimits } from '../sandbox.ts';
 
 export interface Entry {
   /** Below the workspace. */

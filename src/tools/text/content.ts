@@ -1,6 +1,6 @@
 // The content of a file of any size in bounded memory, and whether it is the one that this conversation has seen.
 import { createHash } from 'node:crypto';
-import type { FileInfo, Sandbox, SandboxFiles } from '../sandbox/sandbox.ts';
+import type { FileInfo, Sandbox, SandboxFiles } from '../../sandbox/sandbox.ts';
 import { showName } from './shown-name.ts';
 
 const PIECE_BYTES = 1_048_576;

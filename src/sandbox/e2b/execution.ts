@@ -1,14 +1,14 @@
 // Commands over one slot, in a machine that may go away: then its command is lost, and the next one has a new machine with
 // the files that came back.
-import { messageOf } from '../kernel/index.ts';
-import type { CommandEnd } from './e2b-command.ts';
-import { folderOf, killCommand, runCommand } from './e2b-command.ts';
-import { isAlive } from './e2b-machine.ts';
-import type { Guest, Service } from './e2b-service.ts';
-import { sandboxError } from './errors.ts';
-import type { CommandRun } from './run.ts';
-import { createCommandRun } from './run.ts';
-import type { BackendConfig, ExecResult, ExecSpec, Execution, SandboxLimits, Slot } from './sandbox.ts';
+import { messageOf } from '../../kernel/index.ts';
+import type { CommandEnd } from './command.ts';
+import { folderOf, killCommand, runCommand } from './command.ts';
+import { isAlive } from './machine.ts';
+import type { Guest, Service } from './service.ts';
+import { sandboxError } from '../errors.ts';
+import type { CommandRun } from '../run.ts';
+import { createCommandRun } from '../run.ts';
+import type { BackendConfig, ExecResult, ExecSpec, Execution, SandboxLimits, Slot } from '../sandbox.ts';
 
 const FETCH_MS = 60_000;
 /** What is still done for a machine or a command that ends. */
