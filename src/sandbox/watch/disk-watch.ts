@@ -7,9 +7,13 @@ import { measureHeld } from './held.ts';
 import type { ProcessUse } from './processes.ts';
 import { createSlice } from './slice.ts';
 
-/** Between two counts passes so many times what one takes: counting has a twentieth of a core at most. */
+/**
+ * Between two counts passes so many times what one takes, a twentieth of a core, but no more than a second where that leaves
+ * four times: others who free as much as a command writes may hide it until then.
+ */
 const REST = 20;
 const HASTY_REST = 4;
+const MOST_REST_MS = 1000;
 const SLACK_BYTES = 16_000_000;
 /** Others may have written, and then a look is too early. */
 const LOSING_LOOKS = 2;
@@ -194,7 +198,7 @@ async function count(disk: Disk): Promise<number> {
     other.whole.free -= grown;
   }
   const now = performance.now();
-  disk.nextAt = now + slice.busyMs * REST;
+  disk.nextAt = now + Math.max(Math.min(slice.busyMs * REST, MOST_REST_MS), slice.busyMs * HASTY_REST);
   disk.nextHastyAt = now + slice.busyMs * HASTY_REST;
   Object.assign(disk, { counted: { bytes, free }, base: free, losing: 0 });
   return bytes;
