@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { createHomard } from '../../src/app.ts';
 import type { ConfigInput } from '../../src/config.ts';
 import { askForWrites } from '../../src/kernel/index.ts';
@@ -197,9 +198,10 @@ describe('which sandbox there is', () => {
   });
 
   it('SBX-03 local is refused without its flag and in production, and warns at the start', async () => {
-    const config = { data: join(import.meta.dirname, 'never-made') };
+    const data = mkdtempSync(join(tmpdir(), 'homard-refused-'));
+    onTestFinished(() => rmSync(data, { recursive: true, force: true }));
     const start = (sandbox: ConfigInput['sandbox'], environment = {}) =>
-      createHomard({ config: { ...config, sandbox }, environment });
+      createHomard({ config: { data, sandbox }, environment });
     const refused = (text: string) =>
       expect.objectContaining({ code: 'sandbox.refused', message: expect.stringContaining(text) });
     await expect(start({ kind: 'local' })).rejects.toEqual(refused('iKnowThisIsNoSandbox'));
