@@ -54,6 +54,8 @@ export async function startSharedServer(input: HomardInput = {}): Promise<Shared
   });
   const watchOven = defineTool({
     name: 'watch_oven',
+    // Until the suite is done.
+    timeoutMs: 1_200_000,
     title: 'Watch the oven',
     icon: 'clock',
     description: 'Waits.',
@@ -69,6 +71,7 @@ export async function startSharedServer(input: HomardInput = {}): Promise<Shared
   });
   const followLog = defineTool({
     name: 'follow_log',
+    timeoutMs: 1_200_000,
     title: 'Follow the log',
     icon: 'terminal',
     description: 'Shows a log as it is written.',
