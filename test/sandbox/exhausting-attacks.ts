@@ -148,7 +148,7 @@ const disk: Attack = {
     assert.equal(one.reason, 'exit');
     await bash('rm one');
     const large = await fill(bench, 'for i in {1..25}; do head -c 20000000 /dev/zero >f$i || exit 9; done; sleep 2');
-    const small = await fill(bench, 'head -c 160000000 /dev/zero | split -b 32768 -a 4 - /tmp/f; sleep 2');
+    const small = await fill(bench, 'head -c 160000000 /dev/zero | split -b 32768 -a 4 - /tmp/f; sleep 8');
     return `contained: one file ends at ${toMB(size)} MB; large ones: ${large}; small ones: ${small}`;
   },
 };

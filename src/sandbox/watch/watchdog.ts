@@ -18,6 +18,8 @@ import { cpuMs, createSlice } from './slice.ts';
 export const canWatch = process.platform === 'linux';
 
 const LOOK_MS = 100;
+/** A look may seem to take long, as when the process has just begun: a limit must not wait for that. */
+const MOST_LOOK_MS = 300;
 /** Between two looks passes so many times what one takes: watching has a twentieth of a core at most. */
 const REST = 20;
 const MAX_MEASURE_REST_MS = 500;
@@ -136,7 +138,7 @@ function look(): void {
     lookAtDisk(place.disk, () => [...treesOf(place, createChildrenFinder()).values()].flat());
   }
   const ms = cpuMs() - began;
-  timer = places.size ? setTimeout(look, Math.max(LOOK_MS, ms * REST)).unref() : undefined;
+  timer = places.size ? setTimeout(look, Math.min(Math.max(LOOK_MS, ms * REST), MOST_LOOK_MS)).unref() : undefined;
 }
 
 type Trees = Map<Command, ProcessUse[]>;
