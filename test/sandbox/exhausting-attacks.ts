@@ -139,7 +139,7 @@ async function fill(bench: Bench, script: string): Promise<string> {
 
 const disk: Attack = {
   name: 'SBX-10 disk fill',
-  isMain: true,
+  // Not for the servers of attack-child.ts: there it is sometimes not ended (issue 5, open).
   async run(bench) {
     const { bash, limits, slot } = bench;
     const one = await bash(`head -c ${limits.fileBytes * 3} /dev/zero >one; echo $?`);
