@@ -14,7 +14,7 @@ while True:
 const byRenames = `
 const { renameSync } = require('node:fs');
 const names = process.argv.slice(1);
-const move = (from, to) => { try { renameSync(from, to); } catch {} };
+const move = (from, to) => { try { renameSync(from, to); } catch { /* The other side has it just now. */ } };
 console.log('ready');
 for (let at = 0; ; at = (at + 2) % names.length) {
   const [a, b] = names.slice(at);
