@@ -12,6 +12,7 @@ import { createOneShotExecution, type Launch } from './namespaces/one-shot.ts';
 import { adviceFor, findProgram, tryOut } from './namespaces/probe.ts';
 import type { BackendConfig, CreateBackend, Execution, SandboxCapabilities } from './sandbox.ts';
 import { createSeccompFilter, isMachine } from './namespaces/seccomp.ts';
+import { networkFiles, systemFiles, systemFolders } from './namespaces/shown.ts';
 
 /** The first with `--disable-userns`: without it, a command may become root in a namespace of its own. */
 const MIN_VERSION = [0, 8];
@@ -21,21 +22,8 @@ const passwd = 'root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:1000:1000:sandbox
 const group = 'root:x:0:\nsandbox:x:1000:\n';
 const hosts = '127.0.0.1 localhost sandbox\n::1 localhost\n';
 
-/** Folders and links of a Linux system that lead to its programs. */
-const systemFolders = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
-/** What programs of the host read, and what says nothing about the host. */
-const systemFiles = [
-  '/etc/alternatives',
-  '/etc/ld.so.cache',
-  '/etc/localtime',
-  '/etc/mime.types',
-  '/etc/pki/tls/certs',
-  '/etc/ssl/certs',
-  '/etc/ssl/openssl.cnf',
-];
 /** What may hold something of this server. */
 const shown = ['/usr', ...systemFolders, ...systemFiles];
-const networkFiles = ['/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'];
 
 /** As `CreateBackend`; tries a command before it resolves. */
 export const createBwrapBackend: CreateBackend = async (config) => {

@@ -3,13 +3,12 @@
 import { stat } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { messageOf } from '../kernel/index.ts';
+import { checkCommand, noFolder, SYSTEM_PATH } from './command.ts';
 import { sandboxError } from './errors.ts';
 import { canSwitchUser, folderSeen, type Group, type LocalCommand, startCommand } from './local/process.ts';
 import { type CommandRun, createCommandRun } from './run.ts';
 import type { Backend, BackendConfig, Execution, ExecSpec, SandboxLimits, Slot } from './sandbox.ts';
 import { watchLimits } from './watch/watchdog.ts';
-
-const SYSTEM_PATH = '/usr/local/bin:/usr/bin:/bin';
 
 /** As root, commands become the user of the slot where that is possible; else they run as the user of the server. */
 export async function createLocalBackend({ limits, log }: BackendConfig): Promise<Backend> {
@@ -122,31 +121,19 @@ async function follow(
 
 /** Rejects with `sandbox.invalid_command`. */
 async function toCommand(spec: ExecSpec, slot: Slot): Promise<LocalCommand> {
-  if (!spec.argv[0]) throw sandboxError('invalid_command', 'The command has no program.');
-  const folder = posix.resolve('/workspace', spec.cwd ?? '');
-  const [, top, below = ''] = /^\/(workspace|tmp)(\/.*)?$/s.exec(folder) ?? [];
-  if (!top) throw sandboxError('invalid_command', `The folder ${folder} is not below /workspace.`);
-  const path = (top === 'tmp' ? 'tmp' : 'ws') + below;
   const root = folderSeen(slot);
-  const env: Record<string, string> = {
+  const { argv, cwd, env } = checkCommand(spec, {
     // Another user may not be able to enter folders of that of the server.
     PATH: slot.user ? SYSTEM_PATH : (process.env.PATH ?? SYSTEM_PATH),
     HOME: posix.join(root, 'ws'),
     TMPDIR: posix.join(root, 'tmp'),
     LANG: 'C.UTF-8',
-    ...spec.env,
-  };
-  for (const name of Object.keys(env)) {
-    if (/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) continue;
-    throw sandboxError('invalid_command', `${JSON.stringify(name)} is not the name of an environment variable.`);
-  }
-  if ([folder, ...spec.argv, ...Object.values(env)].some((field) => field.includes('\0'))) {
-    throw sandboxError('invalid_command', 'The command, its folder or its environment has a NUL character.');
-  }
+  });
+  const path = cwd.replace(/^\/workspace/, 'ws');
   const isFolder = await stat(posix.join(slot.directory, path)).then(
     (info) => info.isDirectory(),
     () => false,
   );
-  if (!isFolder) throw sandboxError('invalid_command', `There is no folder ${folder} to run the command in.`);
-  return { argv: spec.argv, cwd: posix.join(root, path), env };
+  if (!isFolder) throw noFolder(cwd);
+  return { argv, cwd: posix.join(root, path), env };
 }

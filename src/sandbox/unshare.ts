@@ -13,20 +13,8 @@ import { createOneShotExecution, type Launch } from './namespaces/one-shot.ts';
 import { adviceFor, findProgram, tryOut } from './namespaces/probe.ts';
 import type { BackendConfig, CreateBackend, Execution, SandboxCapabilities } from './sandbox.ts';
 import { hasFilterLoader, isMachine, toFilterLoader } from './namespaces/seccomp.ts';
+import { networkFiles, systemFiles, systemFolders } from './namespaces/shown.ts';
 
-/** Folders and links of a Linux system that lead to its programs. */
-const systemFolders = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
-/** What programs of the host read, and what says nothing about the host. */
-const systemFiles = [
-  '/etc/alternatives',
-  '/etc/ld.so.cache',
-  '/etc/localtime',
-  '/etc/mime.types',
-  '/etc/pki/tls/certs',
-  '/etc/ssl/certs',
-  '/etc/ssl/openssl.cnf',
-];
-const networkFiles = ['/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'];
 const devices = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random', '/dev/urandom'];
 const SHARED_MEMORY = { bytes: 67_108_864, files: 16_384 };
 /** Of what programs share by System V's calls: pages of memory, 64 MB; semaphores; queues. It outlives processes, unlimited. */

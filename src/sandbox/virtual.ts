@@ -2,7 +2,8 @@
 // its own. Its files belong to the user of the server: there is no other user to become.
 import { mkdir, mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, posix } from 'node:path';
+import { join } from 'node:path';
+import { checkCommand, noFolder } from './command.ts';
 import { sandboxError } from './errors.ts';
 import { type CommandRun, createCommandRun } from './run.ts';
 import type { Backend, BackendConfig, Execution, ExecSpec, Slot } from './sandbox.ts';
@@ -13,14 +14,6 @@ import { canWatch, watchLimits } from './watch/watchdog.ts';
 const START_TIMEOUT_MS = 30_000;
 /** Of one sandbox at once; further commands wait. */
 const MAX_SHELLS = 4;
-
-const baseEnv = {
-  PATH: '/usr/local/bin:/usr/bin:/bin',
-  HOME: '/workspace',
-  TMPDIR: '/tmp',
-  LANG: 'C.UTF-8',
-  USER: 'sandbox',
-};
 
 export async function createVirtualBackend(config: BackendConfig): Promise<Backend> {
   await tryOut(config);
@@ -128,7 +121,7 @@ async function createExecution(
   return {
     async exec(spec) {
       if (isClosed) throw sandboxError('closed', 'The sandbox was closed.');
-      const command = toCommand(spec);
+      const command = toRequest(spec);
       let shell: Shell | undefined;
       let isStopped = false;
       const { promise: isNext, resolve: enter } = Promise.withResolvers<void>();
@@ -193,7 +186,7 @@ async function follow(
   const outcome = await shell.run(command, run.push);
   unwatch();
   if (outcome.kind === 'no_folder') {
-    run.fail(sandboxError('invalid_command', `There is no folder ${command.cwd} to run the command in.`));
+    run.fail(noFolder(command.cwd));
   } else if (outcome.kind === 'failed') {
     run.fail(sandboxError('failed', `The command could not be run: ${outcome.message}`));
   } else if (outcome.kind === 'ended') {
@@ -203,20 +196,6 @@ async function follow(
   } else run.end(outcome.exitCode);
 }
 
-/** Checks a command as far as that can be done outside. Throws `sandbox.invalid_command`. */
-function toCommand(spec: ExecSpec): WorkerRequest {
-  if (!spec.argv[0]) throw sandboxError('invalid_command', 'The command has no program.');
-  const cwd = posix.resolve('/workspace', spec.cwd ?? '');
-  if (!/^\/(workspace|tmp)(\/|$)/.test(cwd)) {
-    throw sandboxError('invalid_command', `The folder ${cwd} is not below /workspace.`);
-  }
-  const env = { ...baseEnv, ...spec.env };
-  for (const name of Object.keys(env)) {
-    if (/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) continue;
-    throw sandboxError('invalid_command', `${JSON.stringify(name)} is not the name of an environment variable.`);
-  }
-  if ([cwd, ...spec.argv, ...Object.values(env)].some((field) => field.includes('\0'))) {
-    throw sandboxError('invalid_command', 'The command, its folder or its environment has a NUL character.');
-  }
-  return { argv: spec.argv, cwd, env, stdin: Buffer.from(spec.stdin ?? '') };
+function toRequest(spec: ExecSpec): WorkerRequest {
+  return { ...checkCommand(spec), stdin: Buffer.from(spec.stdin ?? '') };
 }

@@ -1,8 +1,7 @@
 // One command in a running container: how it is handed over, and how its two streams come back in one.
 import type Docker from 'dockerode';
-import { posix } from 'node:path';
 import type { Duplex } from 'node:stream';
-import { sandboxError } from '../errors.ts';
+import { checkCommand } from '../command.ts';
 import type { CommandRun } from '../run.ts';
 import type { ExecSpec } from '../sandbox.ts';
 
@@ -15,27 +14,13 @@ unset OLDPWD
 shift
 exec -- "$@"`;
 
-/** Checks a command as far as that can be done outside. Throws `sandbox.invalid_command`. */
+/** Throws `sandbox.invalid_command`. */
 export function toExecOptions(spec: ExecSpec): Docker.ExecCreateOptions & { WorkingDir: string } {
-  if (!spec.argv[0]) throw sandboxError('invalid_command', 'The command has no program.');
-  const cwd = posix.resolve('/workspace', spec.cwd ?? '');
-  if (!/^\/(workspace|tmp)(\/|$)/.test(cwd)) {
-    throw sandboxError('invalid_command', `The folder ${cwd} is not below /workspace.`);
-  }
-  const env = Object.entries(spec.env ?? {});
-  for (const [name] of env) {
-    if (/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) continue;
-    throw sandboxError('invalid_command', `${JSON.stringify(name)} is not the name of an environment variable.`);
-  }
-  const command = ['bash', '--norc', '--noprofile', '-c', ENTER, 'sandbox', cwd, ...spec.argv];
-  const variables = env.map(([name, value]) => `${name}=${value}`);
-  // ENTER has none.
-  if ([...command, ...variables].some((field) => field.includes('\0'))) {
-    throw sandboxError('invalid_command', 'The command, its folder or its environment has a NUL character.');
-  }
+  // The container has the other variables.
+  const { argv, cwd, env } = checkCommand(spec, {});
   return {
-    Cmd: command,
-    Env: variables,
+    Cmd: ['bash', '--norc', '--noprofile', '-c', ENTER, 'sandbox', cwd, ...argv],
+    Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
     WorkingDir: '/',
     AttachStdin: spec.stdin !== undefined,
     AttachStdout: true,

@@ -4,6 +4,7 @@ import type Docker from 'dockerode';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf } from '../../kernel/index.ts';
+import { noFolder } from '../command.ts';
 import { converse, toExecOptions } from './command.ts';
 import { type Engine, type RunningContainer, startContainer } from './container.ts';
 import { removeContainer, statusOf, within } from './daemon.ts';
@@ -206,7 +207,7 @@ async function follow(
   place.commands.delete(command);
   delete command.place;
   if (hasNoFolder && exitCode === NO_FOLDER) {
-    run.fail(sandboxError('invalid_command', `There is no folder ${spec.cwd ?? '/workspace'} to run the command in.`));
+    run.fail(noFolder(spec.cwd ?? '/workspace'));
     return;
   }
   // The kernel kills one process, of whichever command.

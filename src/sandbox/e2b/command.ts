@@ -1,7 +1,6 @@
 // One command of a caller in a machine: exact arguments and environment, its end told apart from the end of what it left in
 // the background, and its killing with all that descends from it.
 import type { Sandbox as Machine } from 'e2b';
-import { posix } from 'node:path';
 import { MARK, askMachine, runInMachine } from './machine.ts';
 import type { ExecSpec, SandboxLimits } from '../sandbox.ts';
 
@@ -81,7 +80,7 @@ export async function runCommand(machine: Machine, id: string, command: CallerCo
   const told = Promise.withResolvers<string>();
   const errors = createEndReader(id, { pass: (chunk) => onOutput('stderr', chunk), onEnd: told.resolve });
   const kilobytes = Math.ceil(limits.fileBytes / 1024);
-  const settings = [id, folderOf(spec.cwd), input, `${kilobytes}`, `${limits.cpuSeconds}`];
+  const settings = [id, spec.cwd ?? WORKSPACE, input, `${kilobytes}`, `${limits.cpuSeconds}`];
   const { names, values, argv } = toArguments(spec);
   const ended = runInMachine(machine, {
     argv: ['/bin/bash', '-c', WRAPPER, 'homard', ...settings, `${names.length}`, ...names, ...argv],
@@ -112,10 +111,6 @@ export async function listProcesses(machine: Machine, signal: AbortSignal): Prom
 export async function killCommand(machine: Machine, id: string, early: string): Promise<void> {
   const signal = AbortSignal.timeout(3_000);
   await askMachine(machine, [KILLER, id, early], { isRoot: true, limitBytes: 65_536, signal });
-}
-
-export function folderOf(cwd = '.'): string {
-  return posix.resolve(WORKSPACE, cwd);
 }
 
 function toArguments({ argv, env = {} }: ExecSpec) {

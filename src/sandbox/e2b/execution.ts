@@ -2,7 +2,8 @@
 // the files that came back.
 import { messageOf } from '../../kernel/index.ts';
 import type { CommandEnd } from './command.ts';
-import { folderOf, killCommand, runCommand } from './command.ts';
+import { checkCommand, noFolder } from '../command.ts';
+import { killCommand, runCommand, WORKSPACE } from './command.ts';
 import { isAlive } from './machine.ts';
 import type { Guest, Service } from './service.ts';
 import { sandboxError } from '../errors.ts';
@@ -66,7 +67,7 @@ export async function openExecution(slot: Slot, { config, service, signal }: Exe
         running.stop('lost');
         return running.end(null);
       }
-      if (end === 'noFolder') throw sandboxError('invalid_command', `There is no folder ${folderOf(spec.cwd)}.`);
+      if (end === 'noFolder') throw noFolder(spec.cwd ?? WORKSPACE);
       if (end !== 'notStarted') {
         await bringBack(host, FETCH_MS);
         return running.end(end.exitCode);
@@ -91,10 +92,10 @@ export async function openExecution(slot: Slot, { config, service, signal }: Exe
   return {
     async exec(spec): Promise<ExecResult> {
       if (closed) throw sandboxError('closed', 'This sandbox is closed.');
-      checkSpec(spec);
+      const whole = { ...spec, ...checkCommand(spec, {}) };
       const stopping = new AbortController();
       const command = createCommandRun(spec, { outputBytes: limits.outputBytes, kill: () => stopping.abort() });
-      const work = run(spec, command, stopping.signal).catch((error: unknown) => {
+      const work = run(whole, command, stopping.signal).catch((error: unknown) => {
         command.fail(error instanceof Error ? error : sandboxError('failed', messageOf(error)));
       });
       running.set(command, work);
@@ -162,17 +163,6 @@ async function runOn(
   } finally {
     watching.abort();
   }
-}
-
-function checkSpec({ argv, env = {}, cwd = '' }: ExecSpec): void {
-  const invalid = (message: string) => sandboxError('invalid_command', message);
-  if (!argv[0]) throw invalid('The name of the program is empty.');
-  const texts = [...argv, cwd, ...Object.entries(env).flat()];
-  if (texts.some((text) => text.includes('\0'))) throw invalid('A command has no NUL character.');
-  const folder = folderOf(cwd);
-  if (!/^\/(workspace|tmp)(\/|$)/.test(folder)) throw invalid(`The folder ${folder} is not below /workspace.`);
-  const wrong = Object.keys(env).find((name) => name === '' || name.includes('='));
-  if (wrong !== undefined) throw invalid(`${JSON.stringify(wrong)} is no name of an environment variable.`);
 }
 
 /** Does not keep the process alive. */

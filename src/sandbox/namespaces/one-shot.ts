@@ -1,9 +1,9 @@
 // Commands in places that are used once: while one command runs, the place of the next is made already, so that its start
 // takes no time. In each place waits an entry, a shell that gets its command through a descriptor: nothing of a request is
 // in the arguments or in the environment of a process of the host.
-import { posix } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { messageOf } from '../../kernel/index.ts';
+import { checkCommand, noFolder } from '../command.ts';
 import type { Cgroup, Cgroups } from './cgroup.ts';
 import { sandboxError } from '../errors.ts';
 import type { Launched } from './launch.ts';
@@ -34,15 +34,6 @@ const MAX_OPEN_FILES = 1024;
 const MAX_COMMAND_BYTES = 100_000_000;
 const READY = 'r';
 const NO_FOLDER = 'f';
-
-/** What every command has in its environment, unless its own says otherwise. */
-const baseEnv = {
-  PATH: '/usr/local/bin:/usr/bin:/bin',
-  HOME: '/workspace',
-  TMPDIR: '/tmp',
-  LANG: 'C.UTF-8',
-  USER: 'sandbox',
-};
 
 /**
  * An execution that starts a place for each command by `launch`, one ahead. Resolves when the first one waits; rejects
@@ -146,16 +137,17 @@ async function follow(
     else run.fail(sandboxError('failed', startFailure(place)));
     return;
   }
-  place.hand(command.text, { stdin: spec.stdin ?? '', push: run.push });
   const { memoryBytes, diskBytes } = limits;
   const unwatch = watchLimits(
     { pid: place.pid, directory: slot.directory, memoryBytes, diskBytes, ...(cgroup && { kills: cgroup.kills }) },
     run.stop,
   );
+  // Now, when it is known what was there before.
+  place.hand(command.text, { stdin: spec.stdin ?? '', push: run.push });
   const exitCode = await place.ended;
   unwatch();
   if (place.hasNoFolder) {
-    run.fail(sandboxError('invalid_command', `There is no folder ${command.cwd} to run the command in.`));
+    run.fail(noFolder(command.cwd));
     return;
   }
   // Somebody else killed it, such as the kernel when the host has no more memory.
@@ -289,22 +281,10 @@ function writeTo(stream: unknown, data: string | Uint8Array): void {
   stream.end(data);
 }
 
-/** Checks a command as far as that can be done outside. Throws `sandbox.invalid_command`. */
 function toCommand(spec: ExecSpec): Command {
-  if (!spec.argv[0]) throw sandboxError('invalid_command', 'The command has no program.');
-  const cwd = posix.resolve('/workspace', spec.cwd ?? '');
-  if (!/^\/(workspace|tmp)(\/|$)/.test(cwd)) {
-    throw sandboxError('invalid_command', `The folder ${cwd} is not below /workspace.`);
-  }
-  const env = Object.entries({ ...baseEnv, ...spec.env });
-  for (const [name] of env) {
-    if (/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) continue;
-    throw sandboxError('invalid_command', `${JSON.stringify(name)} is not the name of an environment variable.`);
-  }
-  const fields = [cwd, String(env.length), ...env.map(([name, value]) => `${name}=${value}`), ...spec.argv];
-  if (fields.some((field) => field.includes('\0'))) {
-    throw sandboxError('invalid_command', 'The command, its folder or its environment has a NUL character.');
-  }
+  const { argv, cwd, env } = checkCommand(spec);
+  const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+  const fields = [cwd, String(variables.length), ...variables, ...argv];
   return { cwd, text: `set -- ${fields.map(quote).join(' ')}` };
 }
 
