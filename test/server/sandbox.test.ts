@@ -1,7 +1,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createHomard } from '../../src/app.ts';
 import type { ConfigInput } from '../../src/config.ts';
 import { askForWrites } from '../../src/kernel/index.ts';
@@ -161,7 +161,14 @@ describe('what a request brings', () => {
     const frames = await server.stream('/chat/stream', { body });
     expect(resultsOf(frames)[0]?.result).toBe('***\nclient-s\n***\n[exit code 3]');
     const messages = await server.call('GET', '/conversations/web/messages');
-    const yaml = readFileSync(join(server.folder, 'workspace/owners/default/ann/conversations/chat-web.yaml'), 'utf8');
+    // The readable file comes after the answer.
+    const path = join(server.folder, 'workspace/owners/default/ann/conversations/chat-web.yaml');
+    const readAll = () => {
+      const text = readFileSync(path, 'utf8');
+      expect(text).toContain('[exit code 3]');
+      return text;
+    };
+    const yaml = await vi.waitFor(readAll, { timeout: 10_000 });
     for (const text of [JSON.stringify(frames), JSON.stringify(messages.body), yaml, JSON.stringify(model.requests)]) {
       expect(text).not.toMatch(/-secret-(?:77|99)/);
     }
