@@ -305,6 +305,21 @@ onLinux('what others write to the same disk ends nobody', async () => {
   expect(told.reasons).toEqual([]);
 });
 
+onLinux('what others write while a full folder is counted ends nobody', { timeout: 60_000 }, async () => {
+  makeMany();
+  writeFileSync(join(directory, 'ws', 'old'), Buffer.alloc(160 * MB, 1));
+  const { pid } = await run('');
+  // Longer than it takes to count, also where others keep the machine busy.
+  expect((await watch(pid, { diskBytes: 200 * MB, forMs: 4_000 })).reasons).toEqual([]);
+  const outside = mkdtempSync(join(tmpdir(), 'homard-outside-'));
+  const watching = watch(pid, { diskBytes: 200 * MB, forMs: 3_000 });
+  // Not more than may be lost before a count tells whose it is.
+  writeFileSync(join(outside, 'file'), Buffer.alloc(40 * MB, 1));
+  const told = await watching;
+  rmSync(outside, { recursive: true });
+  expect(told.reasons).toEqual([]);
+});
+
 onLinux('SBX-10: what is held by processes that are not below the first one counts when they are named', async () => {
   const [first, other] = [
     await run(''),

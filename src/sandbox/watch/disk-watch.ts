@@ -37,8 +37,10 @@ export interface Disk {
   /** What was known to be used when the file system had so much free; more, where it got more. */
   used: number;
   free: number;
-  /** By the last count, and how much was free then. */
+  /** By the last count, and how much was free then; less or more, where the file system says that it has changed. */
   counted: { bytes: number; free: number } | undefined;
+  /** What the last count found. */
+  found: number | undefined;
   /** What was free when the last count began or ended, and at how many looks too much of it was lost. */
   base: number;
   losing: number;
@@ -96,6 +98,7 @@ function createDisk(directory: string, place: { device: number; inode: number })
     used: 0,
     free,
     counted: undefined,
+    found: undefined,
     base: free,
     losing: 0,
     whole: { used: 0, free },
@@ -115,14 +118,15 @@ function freeBytes(directory: string): number | undefined {
 
 /** What commands begin with; that of those before may still be counted. */
 async function countBefore(disk: Disk): Promise<void> {
-  const { session, directory, free: began } = disk;
+  const { session, directory, free: began, found = 0 } = disk;
   await disk.counting;
   if (session !== disk.session) return;
   const used = await keepCounting(disk, count(disk));
   if (session !== disk.session) return;
   const free = freeBytes(directory) ?? began;
-  // What was written while it was counted was not there before; who else writes does not make it more.
-  const before = Math.max(0, used - Math.max(0, began - free));
+  // What was written while it was counted was not there before. Others write as well: what was there at the last count
+  // is not new.
+  const before = Math.max(Math.min(used, found), used - Math.max(0, began - free));
   // A little is always written by somebody: that ends nobody who only removes.
   const kept = Math.min(used, before + SLACK_BYTES);
   disk.most = Math.max(disk.limit, Math.min(before + SLACK_BYTES, 2 * disk.limit), kept);
@@ -200,7 +204,7 @@ async function count(disk: Disk): Promise<number> {
   const now = performance.now();
   disk.nextAt = now + Math.max(Math.min(slice.busyMs * REST, MOST_REST_MS), slice.busyMs * HASTY_REST);
   disk.nextHastyAt = now + slice.busyMs * HASTY_REST;
-  Object.assign(disk, { counted: { bytes, free }, base: free, losing: 0 });
+  Object.assign(disk, { counted: { bytes, free }, found: bytes, base: free, losing: 0 });
   return bytes;
 }
 
@@ -212,6 +216,9 @@ async function count(disk: Disk): Promise<number> {
 async function countAll(disk: Disk, findProcesses: () => ProcessUse[], free: number): Promise<void> {
   const { session, device } = disk;
   let used = await count(disk);
+  // Processes may keep whoever looks at them waiting.
+  if (used > disk.most) disk.onLimit();
+  if (session !== disk.session) return;
   const held = await measureHeld(findProcesses(), { device, slice: createSlice() });
   if (session !== disk.session) return;
   used += held.disk;
