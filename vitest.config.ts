@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 const apart = {
   HOMARD_CRASH: ['test/crash/**'],
   HOMARD_BROWSER: ['test/browser/**'],
-  HOMARD_SANDBOX: ['test/sandbox/{bwrap,cgroup,docker,life,one-shot,unshare}.test.ts'],
+  HOMARD_SANDBOX: ['test/sandbox/{bwrap,cgroup,conformance-*,docker,life,one-shot,unshare}.test.ts'],
   // What measures memory and disk of the machine has it for itself.
   HOMARD_ALONE: ['test/sandbox/{attacks,watchdog}.test.ts'],
   HOMARD_LONG: [

@@ -1,4 +1,4 @@
-// What is peculiar to commands on the host itself; what holds for every sandbox is in conformance.test.ts.
+// What is peculiar to commands on the host itself; what holds for every sandbox is in src/testing/sandbox.ts.
 import { execFileSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';

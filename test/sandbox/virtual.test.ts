@@ -1,4 +1,4 @@
-// What is peculiar to the imitated shell; what holds for every sandbox is in conformance.test.ts.
+// What is peculiar to the imitated shell; what holds for every sandbox is in src/testing/sandbox.ts.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { linkSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

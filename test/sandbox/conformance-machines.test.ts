@@ -1,0 +1,32 @@
+// The conformance suite over containers and virtual machines. Needs a daemon: scripts/dockerd.sh vitest run <this file>.
+import { createDockerBackend } from '../../src/sandbox/docker.ts';
+import { createE2bBackend } from '../../src/sandbox/e2b.ts';
+import { createE2bServer } from '../../src/testing/e2b-server.ts';
+import type { SandboxUnderTest } from '../../src/testing/sandbox.ts';
+import { createSandboxUnderTest } from '../../src/testing/sandbox.ts';
+import { conform } from './conform.ts';
+
+const { HOMARD_DOCKER_SOCKET: socket = '', HOMARD_DOCKER_IMAGE: image = '' } = process.env;
+
+conform('docker', () => createSandboxUnderTest(createDockerBackend, { docker: { socket, image } }));
+conform('e2b', createE2bUnderTest);
+
+/** Its machines are a stand-in, which share this host: what the back end says of isolation holds for real ones only. */
+async function createE2bUnderTest(): Promise<SandboxUnderTest> {
+  const server = await createE2bServer();
+  const e2b = { apiUrl: server.url, sandboxUrl: server.url, apiKey: server.apiKey };
+  return createSandboxUnderTest(
+    async (config) => {
+      const backend = await createE2bBackend(config);
+      return {
+        ...backend,
+        capabilities: { ...backend.capabilities, isolation: 'none' },
+        async [Symbol.asyncDispose]() {
+          await backend[Symbol.asyncDispose]();
+          await server[Symbol.asyncDispose]();
+        },
+      };
+    },
+    { e2b },
+  );
+}
