@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A Docker daemon of its own for as long as a command runs, with one image that is made of programs of this machine:
-#   scripts/dockerd.sh vitest run test/sandbox
+#   scripts/dockerd.sh vitest run --no-file-parallelism docker
 # The command finds HOMARD_DOCKER_SOCKET and HOMARD_DOCKER_IMAGE in its environment. Without a command both are printed,
 # and the daemon stays until this script is interrupted. Needs root (or sudo) and dockerd; no registry, no other daemon.
 set -euo pipefail

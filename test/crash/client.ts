@@ -35,6 +35,9 @@ export async function* framesOf(body: ReadableStream<Uint8Array>): AsyncGenerato
   }
 }
 
+/** Between two attempts to come back: from the first to the last, twice as long each time. */
+const WAIT_MS = { first: 25, last: 400 };
+
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export interface Target {
@@ -70,19 +73,22 @@ export async function talk(
       told.terminals.push(event === 'error' ? `error ${String(data.code)}` : String(data.reason));
     }
   };
+  let wait = WAIT_MS.first;
   for (let isFirst = true; !told.terminals.length;) {
     try {
       const response = await open_(target, told.run, { key, last, ...message });
       if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
       if (isFirst) message.accepted();
       isFirst = false;
+      wait = WAIT_MS.first;
       for await (const frame of framesOf(response.body!)) take(frame);
     } catch {
       // The server died: that is what is tested.
     }
     if (told.terminals.length) break;
     told.returns++;
-    await sleep(50);
+    await sleep(wait);
+    wait = Math.min(2 * wait, WAIT_MS.last);
   }
   return told;
 }

@@ -51,7 +51,7 @@ const list = (label = 'homard.managed') => docker.listContainers({ all: true, fi
 const ids = async () => (await list()).map(({ Id }) => Id).toSorted();
 
 beforeAll(async () => {
-  if (!socket) throw new Error('Run this by: scripts/dockerd.sh env HOMARD_SANDBOX=1 vitest run test/sandbox');
+  if (!socket) throw new Error('Run this by: scripts/dockerd.sh vitest run docker');
   docker = new Docker({ socketPath: socket });
   root = await mkdtemp(join(tmpdir(), 'homard-docker-test-'));
   backend = await createDockerBackend(toConfig());

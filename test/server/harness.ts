@@ -59,8 +59,13 @@ export const NOBODY = '127.0.0.1:1';
 
 export type Backend = 'embedded' | 'postgres';
 
-/** PostgreSQL where HOMARD_TEST_POSTGRES names one. */
-export const backends: Backend[] = process.env.HOMARD_TEST_POSTGRES ? ['embedded', 'postgres'] : ['embedded'];
+const { HOMARD_TEST_POSTGRES, HOMARD_ONLY_POSTGRES } = process.env;
+
+/** PostgreSQL where HOMARD_TEST_POSTGRES names one; it alone where HOMARD_ONLY_POSTGRES says so. */
+export const backends: Backend[] = [
+  ...(HOMARD_ONLY_POSTGRES ? [] : (['embedded'] as const)),
+  ...(HOMARD_TEST_POSTGRES ? (['postgres'] as const) : []),
+];
 
 /** Made once a machine for the schema of this very code. */
 export const schemaTemplate = {
