@@ -1,4 +1,5 @@
-// What looks like a secret is not shown: in the arguments and results of calls, as events, pages and transcripts have them.
+// What looks like a secret is not shown: in the arguments and results of calls, as events and pages have them. The readable
+// files of conversations are the record of their owner, and have all of it.
 import type { Json, Mask } from '../kernel/index.ts';
 
 const HIDDEN = '***';
@@ -15,7 +16,7 @@ const forms: readonly RegExp[] = [
   /\bAIza[0-9A-Za-z_-]{35}/g,
   /\b(?:npm|hf)_[A-Za-z0-9]{30,}/g,
   /(?<![\w-])eyJ[\w-]{10,4000}\.[\w-]{10,8000}\.[\w-]{10,2000}/g,
-  /-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s]*(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?/g,
+  /-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:\s{0,4}[A-Za-z0-9+/=]{40,80})*(?:(?:\s{0,4}[A-Za-z0-9+/=]{1,80})?\s{0,4}-----END [A-Z ]{0,30}PRIVATE KEY-----)?/g,
 ];
 
 /** What stands before the value stays. */
@@ -62,8 +63,12 @@ function maskText(text: string): string {
   return masked;
 }
 
+/** What a shell would run: whoever is asked about a command must see it, whatever it is assigned to. */
+const CODE = /[`|<>;&(]|\$[{A-Za-z_]/;
+
 /** Quotes around a value stay, so that what was JSON is still JSON. */
 function hideValue(whole: string, before: string): string {
+  if (CODE.test(whole.slice(before.length))) return whole;
   const quote = /["']/.exec(whole[before.length] ?? '')?.[0] ?? '';
   return before + quote + HIDDEN + quote;
 }

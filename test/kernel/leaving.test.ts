@@ -84,4 +84,24 @@ describe('secrets of a run (OBS-10)', () => {
     expect(record).toContain('found sk-1');
     expect(record).toContain('"key":"sk-1"');
   });
+
+  it('what a person left of masked arguments when editing them is as it was (OBS-10)', async () => {
+    const rig = createRig();
+    const mask = (value: unknown) => JSON.parse(JSON.stringify(value).replaceAll('sk-1', '***')) as never;
+    const got: unknown[] = [];
+    const pay = tool('pay', (args) => (got.push(args), 'paid'));
+    const args = { key: 'sk-1', to: { name: 'ann', token: 'sk-1' }, note: 'with sk-1' };
+    const model = scripted([call('a', 'pay', args)], ok);
+    const policy = { decide: () => ({ effect: 'ask' as const, why: 'It pays.' }) };
+    await using worker = rig.worker({ model, tools: [pay], mask, assembly: { policy } });
+    const { run } = submission('hi');
+    await worker.runner.submit(submission('hi', { run }));
+    const asked = () => worker.said.find((event) => event.type === 'approval_request');
+    await until(() => asked() !== undefined);
+    const step = Number(asked()!.id.split(':')[1]);
+    const edited = { key: '***', to: { name: 'bob', token: '***' }, note: 'new' };
+    await worker.runner.answer(owner, { run, step, answer: { effect: 'allow', by: 'o', args: edited } });
+    await until(() => got.length > 0);
+    expect(got).toEqual([{ key: 'sk-1', to: { name: 'bob', token: 'sk-1' }, note: 'new' }]);
+  });
 });

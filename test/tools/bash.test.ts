@@ -79,6 +79,13 @@ describe('what the model is told', () => {
     expect(await rig.call('Bash', { command: String.raw`printf '\xc4\xe3\xba\xc3'` })).toBe('你好');
   });
 
+  test('a line that is written over and over is read in time in proportion to it', async () => {
+    await using rig = await createRig();
+    const began = process.cpuUsage();
+    expect(await rig.call('Bash', { command: String.raw`head -c 60000 /dev/zero | tr '\0' '\r'; echo x` })).toBe('x');
+    expect(process.cpuUsage(began).user).toBeLessThan(500_000);
+  });
+
   test('SBX-02: only the description of Bash tells of the back end', async () => {
     await using rig = await createRig();
     const [bash, ...others] = rig.tools;

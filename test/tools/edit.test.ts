@@ -41,6 +41,31 @@ describe('SBX-20: Edit', () => {
     expect((await edit('aaa', { oldString: 'aa', newString: 'b' })).told).toMatch(/^oldString is 2 times/);
   });
 
+  test('ends soon where there are very many places', async () => {
+    const content = 'a'.repeat(2_000_000);
+    const many = await edit(content, { oldString: 'a', newString: 'b', replaceAll: true });
+    expect(many).toMatchObject({
+      told: 'oldString is in more than 100,000 places of f. Use Bash, for example with sed.',
+      text: content,
+    });
+    const { told } = await edit(content, { oldString: 'a'.repeat(10_000), newString: 'b' });
+    expect(told).toMatch(/^oldString is at least 1000 times in f/);
+  });
+
+  test('SBX-17: shows no part of a secret', async () => {
+    await using rig = await createRig();
+    const secret = 's3cr3t-"Value"-'.repeat(3);
+    const scrub = (text: string) => text.replaceAll(secret, '***');
+    await writeFile(join(rig.root, 'f'), `one\n${'x'.repeat(280)}${secret}\nthree`);
+    await rig.call('Read', { path: 'f' });
+    const told = await rig.call('Edit', { path: 'f', oldString: 'one', newString: '1' }, { scrub });
+    expect(told).toBe(`Edited f:\n1\t1\n2\t${'x'.repeat(280)}***\n3\tthree`);
+    const args = { path: 'f', oldString: `${'x'.repeat(280)}${secret}!`, newString: '1' };
+    const missing = await rig.call('Edit', args, { scrub }).catch((error: Error) => error.message);
+    expect(missing).toContain('The nearest is line 2');
+    expect(missing).not.toContain('s3cr3t');
+  });
+
   test('MEM-22: an empty old string and equal strings are refused at once', async () => {
     await using rig = await createRig();
     await writeFile(join(rig.root, 'f'), 'x'.repeat(5_000_000));

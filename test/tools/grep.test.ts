@@ -112,6 +112,17 @@ describe('SBX-21: Grep', () => {
     expect(line).toMatch(/^f:1:\[\.\.\.\] x+needley+ \[\.\.\.\]$/);
     expect(line.length).toBeLessThan(530);
   });
+
+  test('SBX-17: of a long line with a secret no part of it is shown', async () => {
+    await using rig = await createRig();
+    const secret = 's3cr3t-Value-'.repeat(10);
+    const scrub = (text: string) => text.replaceAll(secret, '***');
+    const long = 'x'.repeat(1_000);
+    await writeFile(join(rig.root, 'f'), `needle ${'y'.repeat(450)}${secret}${long}\nneedle ${long}\n`);
+    const told = await rig.call('Grep', { pattern: 'needle', output: 'content' }, { scrub });
+    expect(told).not.toContain('s3cr3t');
+    expect(told).toMatch(/^f:1:\[\.\.\. a long line with a secret.*\nf:2:needle x+ \[\.\.\.\]$/);
+  });
 });
 
 describe('SBX-21: many files', () => {

@@ -20,6 +20,8 @@ export interface FoundLine {
   number: number;
   text: string;
   isMatch: boolean;
+  /** Where the text is a part of a long line, more of it: of a secret there may be a part only in the text. */
+  around?: string;
 }
 
 /** A file with at least one match, or one that is binary. */
@@ -34,6 +36,8 @@ export interface Found {
 export type SearchAnswer = { found: Found[] } | { problem: string };
 
 const LINE_CHARS = 500;
+/** As long as a secret may be. */
+const AROUND_CHARS = 10_000;
 
 parentPort?.on('message', (search: Search) => {
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a window
@@ -121,7 +125,7 @@ function withContext(
     for (let at = Math.max(0, number - before); at <= Math.min(lines.length - 1, number + after); at++) {
       if (!shown.has(at)) {
         const isMatch = numbers.has(at);
-        shown.set(at, { number: at + 1, text: clipLine(lines[at]!, isMatch ? pattern : undefined), isMatch });
+        shown.set(at, { number: at + 1, ...clipLine(lines[at]!, isMatch ? pattern : undefined), isMatch });
       }
     }
   }
@@ -129,10 +133,11 @@ function withContext(
 }
 
 /** Of a long line, what is around its match. */
-function clipLine(line: string, pattern: RegExp | undefined): string {
-  if (line.length <= LINE_CHARS) return line;
+function clipLine(line: string, pattern: RegExp | undefined): Pick<FoundLine, 'text' | 'around'> {
+  if (line.length <= LINE_CHARS) return { text: line };
   const found = pattern ? line.search(pattern) : 0;
   const from = Math.max(0, Math.min(found - LINE_CHARS / 5, line.length - LINE_CHARS));
   const part = line.slice(from, from + LINE_CHARS).replaceAll(/^[\udc00-\udfff]|[\ud800-\udbff]$/g, '');
-  return `${from ? '[...] ' : ''}${part}${from + LINE_CHARS < line.length ? ' [...]' : ''}`;
+  const text = `${from ? '[...] ' : ''}${part}${from + LINE_CHARS < line.length ? ' [...]' : ''}`;
+  return { text, around: line.slice(Math.max(0, from - AROUND_CHARS), from + LINE_CHARS + AROUND_CHARS) };
 }

@@ -7,11 +7,18 @@ export interface Replacement {
   all: boolean;
 }
 
+/** So many places of a text that should be there once are told at most. */
+export const MOST_STARTS = 1_000;
+/** So many are replaced at most. */
+export const MOST_PLACES = 100_000;
+
 export type Replaced =
   | { kind: 'replaced'; text: string; places: Place[] }
   | { kind: 'missing' }
-  /** Offsets in the text as it was. */
-  | { kind: 'ambiguous'; starts: number[] };
+  /** Offsets in the text as it was, the first of them. */
+  | { kind: 'ambiguous'; starts: number[] }
+  /** More than MOST_PLACES. */
+  | { kind: 'many' };
 
 /** Offsets in the new text. */
 export interface Place {
@@ -27,8 +34,10 @@ export function replaceText(text: string, replacement: Replacement): Replaced {
     string,
     string,
   ];
-  const starts = findAll(plain, old, { overlapping: !replacement.all });
+  const [step, most] = replacement.all ? [old.length, MOST_PLACES + 1] : [1, MOST_STARTS];
+  const starts = findAll(plain, old, { step, most });
   if (!starts.length) return { kind: 'missing' };
+  if (starts.length > MOST_PLACES) return { kind: 'many' };
   const offsetOf = hasCrlf ? createOffsets(text) : (at: number) => at;
   if (!replacement.all && starts.length > 1) return { kind: 'ambiguous', starts: starts.map((at) => offsetOf(at)) };
 
@@ -53,11 +62,12 @@ export function replaceText(text: string, replacement: Replacement): Replaced {
 
 const toLf = (text: string): string => text.replaceAll('\r\n', '\n');
 
-/** Without `overlapping`: left to right, as `split` does. */
-function findAll(text: string, part: string, { overlapping }: { overlapping: boolean }): number[] {
+/** Left to right; from one the search goes on `step` further. */
+function findAll(text: string, part: string, { step, most }: { step: number; most: number }): number[] {
   const starts: number[] = [];
-  const step = overlapping ? 1 : part.length;
-  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + step)) starts.push(at);
+  for (let at = text.indexOf(part); at >= 0 && starts.length < most; at = text.indexOf(part, at + step)) {
+    starts.push(at);
+  }
   return starts;
 }
 

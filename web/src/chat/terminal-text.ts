@@ -13,7 +13,8 @@ export function toPlain(text: string): string {
 
 /** Of a line that was written over and over, what was written last. */
 function lastState(line: string): string {
-  const end = /\r+$/.exec(line)?.index ?? line.length;
+  let end = line.length;
+  while (line[end - 1] === '\r') end--;
   return line.slice(line.lastIndexOf('\r', end - 1) + 1, end);
 }
 
