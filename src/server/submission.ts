@@ -33,6 +33,17 @@ const environment = z
   )
   .refine((given) => Object.keys(given).length <= 100, 'at most 100 variables');
 
+/** All that a run shows is searched for each of them. */
+const secrets = environment
+  .refine(
+    (given) => Object.values(given).reduce((sum, value) => sum + value.length, 0) <= 100_000,
+    'at most 100,000 characters in all',
+  )
+  .refine(
+    (given) => Object.values(given).reduce((sum, value) => sum + value.split('\n').length, 0) <= 1_000,
+    'at most 1,000 lines in all',
+  );
+
 export const chatRequest = z.strictObject({
   conversationId: id.optional(),
   sessionId: id.optional(),
@@ -47,7 +58,7 @@ export const chatRequest = z.strictObject({
   agent: z.string().min(1).max(200).optional(),
   output: z.record(z.string(), z.json()).optional(),
   env: environment.optional(),
-  secrets: environment.optional(),
+  secrets: secrets.optional(),
   expectedVersion: z.int().min(0).optional(),
   detach: z.boolean().default(true),
   userId: z.string().max(200).optional(),

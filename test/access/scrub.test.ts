@@ -39,3 +39,47 @@ test('a value that is too short to tell from other text is left alone', () => {
   expect(createScrub(['', 'on', '12345'])).toBeUndefined();
   expect(createScrub(['on', '123456'])!().result('on 123456')).toBe('on ***');
 });
+
+/** Few letters, so that parts of it come again in it. */
+const repetitive = fc.array(fc.constantFrom('a', 'b'), { maxLength: 12 }).map((letters) => letters.join(''));
+
+test('what is kept back is the longest end that may be the beginning of a secret', () => {
+  const values = fc.array(
+    repetitive.filter(({ length }) => length >= 6),
+    { minLength: 1, maxLength: 3 },
+  );
+  fc.assert(
+    fc.property(values, fc.array(repetitive, { maxLength: 4 }), (secrets, pieces) => {
+      const longestFirst = secrets.toSorted((a, b) => b.length - a.length);
+      const scrubber = createScrub(secrets)!();
+      let held = '';
+      for (const piece of pieces) {
+        const known = longestFirst.reduce((left, value) => left.replaceAll(value, '***'), held + piece);
+        const ends = Array.from(known, (_, i) => known.slice(i));
+        held = ends.find((end) => secrets.some((value) => value !== end && value.startsWith(end))) ?? '';
+        expect(scrubber.output(piece)).toBe(known.slice(0, known.length - held.length));
+      }
+    }),
+  );
+});
+
+test('a long secret of few letters is taken out as a short one is', () => {
+  const letters = fc.array(fc.constantFrom('a'.repeat(150), 'b', 'ab'.repeat(80)), { minLength: 2, maxLength: 5 });
+  const long = letters.map((parts) => parts.join('')).filter(({ length }) => length > 200);
+  fc.assert(
+    fc.property(long, fc.array(repetitive, { maxLength: 6 }), (value, around) => {
+      const text = around.join(value) + value.slice(1) + value + value.slice(0, -1) + value;
+      expect(createScrub([value])!().result(text)).toBe(text.replaceAll(value, '***'));
+    }),
+  );
+});
+
+test('secrets of equal characters cost a time that grows with the text alone', () => {
+  const equal = 'a'.repeat(90_000);
+  const broken = `${'a'.repeat(5_000)}b${'a'.repeat(5_000)}`;
+  const scrubber = createScrub([equal, broken])!();
+  const before = performance.now();
+  expect(scrubber.output(`${'a'.repeat(60_000)}b`)).toHaveLength(55_000);
+  expect(scrubber.result('a'.repeat(80_000).concat('c').repeat(25))).toHaveLength(2_000_025);
+  expect(performance.now() - before).toBeLessThan(3000);
+});

@@ -148,6 +148,12 @@ describe('what a request brings', () => {
       code: 'server.invalid_request',
       message: expect.stringContaining('env.1x'),
     });
+    const long = { A: 'a'.repeat(60_000), B: 'b'.repeat(60_000) };
+    const tooLong = await server.call('POST', '/chat', { body: { query: 'x', secrets: long } });
+    expect(tooLong.body.error).toMatchObject({
+      code: 'server.invalid_request',
+      message: expect.stringContaining('secrets: at most 100,000 characters in all'),
+    });
   });
 
   it('its secrets, and those of the server, reach commands and nobody else', async () => {
