@@ -1,6 +1,6 @@
 import type { Conversations } from '../store/conversations.ts';
 import type { Log } from '../kernel/index.ts';
-import type { SandboxFiles } from '../sandbox/sandbox.ts';
+import type { FilesAnywhere } from '../sandbox/files-anywhere.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 
 /** The same conversations, whose files go where they go: a fork begins with a copy, and what is deleted leaves none. */
@@ -27,19 +27,22 @@ export function withFiles(conversations: Conversations, sandboxes: Sandboxes | u
   };
 }
 
+const MOST_FILES = 100_000;
+
 /**
  * One by one and without following links: a command of the conversation may run meanwhile. Resolves to how many were left
  * out: what is no plain file, or went away, or is too large. Never rejects, as the fork is there already.
  */
-async function copy(from: SandboxFiles, to: SandboxFiles): Promise<number> {
+async function copy(from: FilesAnywhere, to: FilesAnywhere): Promise<number> {
+  const write = to.writer();
   let left = 0;
   try {
-    const { files, isComplete } = await from.list('', { isRecursive: true });
+    const { files, isComplete } = await from.list('', { isRecursive: true, limit: MOST_FILES });
     if (!isComplete) left++;
     for (const { path, kind, isExecutable } of files) {
       if (kind === 'folder') continue;
       try {
-        await to.write(path, await from.read(path), { isExecutable });
+        await write(path, await from.read(path), { isExecutable });
       } catch {
         left++;
       }

@@ -7,15 +7,16 @@ import { join } from 'node:path';
 import { removeTree } from '../files/remove-tree.ts';
 import { messageOf } from '../kernel/index.ts';
 import type { Engine } from './docker/container.ts';
-import { ASK_MS, connect, removeContainer, statusOf, within } from './docker/daemon.ts';
+import { ASK_MS, connect, statusOf, within } from './docker/daemon.ts';
 import { openExecution } from './docker/execution.ts';
-import { isLeft, managed } from './docker/owner.ts';
+import { reap, retry } from './docker/removal.ts';
 import { sandboxError } from './errors.ts';
 import type { Backend, BackendConfig, CreateBackend, ExecResult, Execution, Slot } from './sandbox.ts';
 
 /** Of which a model is told whether the image has them. */
 const programs = ['python3', 'node', 'git', 'jq', 'curl'];
 const PROBE_MS = 10_000;
+const RETRY_MS = 15_000;
 
 export const createDockerBackend: CreateBackend = async (config) => {
   const { image: name, socket } = config.docker;
@@ -33,7 +34,8 @@ export const createDockerBackend: CreateBackend = async (config) => {
       `The image ${name} of the sandbox is not pinned: another one may have this name tomorrow. Set sandbox.docker.image to its digest, or to ${image.id}.`,
     );
   }
-  const engine: Engine = { docker, owner: crypto.randomUUID(), image, cpus, config, live: new Set() };
+  const owner = crypto.randomUUID();
+  const engine: Engine = { docker, owner, image, cpus, config, live: new Set(), stuck: new Set() };
   const found = await probe(engine, name);
   return createBackend(engine, { description: `Docker ${version}, image ${name}`, advice: toAdvice(found, config) });
 };
@@ -41,6 +43,7 @@ export const createDockerBackend: CreateBackend = async (config) => {
 function createBackend(engine: Engine, words: Pick<Backend, 'description' | 'advice'>): Backend {
   const executions = new Set<Promise<Execution>>();
   const disposed = new AbortController();
+  const retrying = setInterval(() => void retry(engine), RETRY_MS).unref();
   return {
     kind: 'docker',
     ...words,
@@ -70,25 +73,11 @@ function createBackend(engine: Engine, words: Pick<Backend, 'description' | 'adv
     reap: () => reap(engine),
     async [Symbol.asyncDispose]() {
       disposed.abort();
+      clearInterval(retrying);
       // What does not open leaves nothing.
       await Promise.allSettled([...executions].map(async (opening) => (await opening).close()));
     },
   };
-}
-
-/** Rejects with `sandbox.failed`. A container of this server counts as left where no sandbox has it. */
-async function reap({ docker, owner, live }: Engine): Promise<number> {
-  try {
-    const options = { all: true, filters: { label: [managed] } };
-    const containers = await within(ASK_MS, (abortSignal) => docker.listContainers({ ...options, abortSignal }));
-    const left = containers.filter(({ Labels: labels, Names: [name = ''] }) =>
-      labels['homard.owner'] === owner ? !live.has(name.slice(1)) : isLeft(labels),
-    );
-    const removed = await Promise.all(left.map(({ Id }) => removeContainer(docker.getContainer(Id))));
-    return removed.filter(Boolean).length;
-  } catch (cause) {
-    throw sandboxError('failed', `The containers could not be listed: ${messageOf(cause).trim()}`, { cause });
-  }
 }
 
 async function askDaemon(docker: Docker, socket: string | undefined): Promise<{ version: string; cpus: number }> {

@@ -2,7 +2,13 @@
 // where they are.
 import { AgentError } from '../kernel/index.ts';
 import { sandboxError } from './errors.ts';
-import type { FileInfo, SandboxFiles } from './sandbox.ts';
+import { checkQuota, countBytes } from './quota.ts';
+import type { SandboxFiles } from './sandbox.ts';
+
+export interface FilesAnywhere extends SandboxFiles {
+  /** A `write` for many files, one after the other, that counts what is there only once and then what it writes itself. */
+  writer(): SandboxFiles['write'];
+}
 
 export interface FilesAnywhereConfig {
   /** `root` is another one when they have moved; undefined: there is no folder. */
@@ -13,9 +19,8 @@ export interface FilesAnywhereConfig {
 }
 
 const MOST_TRIES = 3;
-const MOST_COUNTED = 100_000;
 
-export function createFilesAnywhere({ locate, make, diskBytes }: FilesAnywhereConfig): SandboxFiles {
+export function createFilesAnywhere({ locate, make, diskBytes }: FilesAnywhereConfig): FilesAnywhere {
   /** Again where they moved meanwhile. */
   async function reach<T>(call: (files: SandboxFiles) => Promise<T>, nowhere: () => T | Promise<T>): Promise<T> {
     for (let tries = 1; ; tries++) {
@@ -34,16 +39,18 @@ export function createFilesAnywhere({ locate, make, diskBytes }: FilesAnywhereCo
     throw sandboxError('file_not_found', `There is no ${JSON.stringify(path.slice(0, 200))}.`);
   };
 
-  async function write(
-    files: SandboxFiles,
-    ...[path, data, options]: Parameters<SandboxFiles['write']>
-  ): Promise<FileInfo> {
-    const all = await files.list('', { isRecursive: true, limit: MOST_COUNTED });
-    const used = all.files.reduce((sum, file) => sum + file.bytes, 0);
-    if (used + Buffer.byteLength(data) > diskBytes) {
-      throw sandboxError('disk_full', `The files of this conversation would be more than ${diskBytes} bytes.`);
-    }
-    return await files.write(path, data, options);
+  function writer(): SandboxFiles['write'] {
+    let used: number | undefined;
+    return async (path, data, options) => {
+      if (!(await locate())) await make();
+      return await reach(async (files) => {
+        used ??= await countBytes(files);
+        checkQuota(used + Buffer.byteLength(data), diskBytes);
+        const written = await files.write(path, data, options);
+        used += written.bytes;
+        return written;
+      }, missing(path));
+    };
   }
 
   return {
@@ -59,10 +66,8 @@ export function createFilesAnywhere({ locate, make, diskBytes }: FilesAnywhereCo
         (files) => files.list(path, options),
         () => (isTop(path) ? { files: [], isComplete: true } : missing(path)()),
       ),
-    async write(...args) {
-      if (!(await locate())) await make();
-      return await reach((files) => write(files, ...args), missing(args[0]));
-    },
+    write: (...args) => writer()(...args),
+    writer,
     remove: (path) =>
       reach(
         (files) => files.remove(path),

@@ -42,6 +42,8 @@ export interface FoldersConfig {
   hasUser: boolean;
   /** No other server uses this folder, so whatever is in a slot of somebody else is left over. */
   isAlone: boolean;
+  /** Ends what servers that are no more left running over their slots; where it rejects, their files stay there. */
+  endLeft?(): Promise<unknown>;
   log: Log;
 }
 
@@ -51,17 +53,20 @@ interface FolderFile extends ConversationKey {
   id: string;
 }
 
+type FolderName = Pick<FolderFile, 'id'> & { name: string };
+
 /** `owner.json` of a slot. */
 interface OwnerFile extends ServerProcess {
-  /** Whose files are in it: name and id of their folder. */
-  folder?: { name: string; id: string };
+  /** Whose files are in it. */
+  folder?: FolderName;
 }
 
 export const BEAT_MS = 15_000;
 const SILENT_MS = 4 * BEAT_MS;
 const OLD_TRASH_MS = 3_600_000;
 
-export async function createFolders(directory: string, { hasUser, isAlone, log }: FoldersConfig): Promise<Folders> {
+export async function createFolders(directory: string, config: FoldersConfig): Promise<Folders> {
+  const { hasUser, isAlone, log } = config;
   const root = resolve(directory);
   const [slots, conversations, trash] = ['slots', 'conversations', 'trash'].map((name) => join(root, name)) as [
     string,
@@ -84,7 +89,7 @@ export async function createFolders(directory: string, { hasUser, isAlone, log }
     log.warn({ err: error }, `${what}: ${messageOf(error)}`);
   }
 
-  async function writeOwner(id: string, folder?: OwnerFile['folder']): Promise<void> {
+  async function writeOwner(id: string, folder?: FolderName): Promise<void> {
     const owner: OwnerFile = { ...thisServer(), ...(folder && { folder }) };
     const written = draft();
     await writeFile(written, JSON.stringify(owner), { mode: 0o600 });
@@ -100,23 +105,23 @@ export async function createFolders(directory: string, { hasUser, isAlone, log }
   async function make(key: ConversationKey): Promise<void> {
     const { tenant, owner, conversation } = key;
     const made = draft();
-    await makeFiles(join(made, 'files'));
+    await mkdir(join(made, 'files'), { recursive: true, mode: 0o700 });
+    if (user) await chown(join(made, 'files'), user.uid, user.gid);
     const file: FolderFile = { id: crypto.randomUUID(), tenant, owner, conversation };
     await writeFile(join(made, 'conversation.json'), JSON.stringify(file), { mode: 0o600 });
     if (!(await moved(made, join(conversations, nameOf(key))))) await removeTree(made);
   }
 
-  async function makeFiles(path: string): Promise<void> {
-    await mkdir(path, { recursive: true, mode: 0o700 });
-    if (user) await chown(path, user.uid, user.gid);
+  /** And perhaps made anew. */
+  async function isDeleted({ name, id }: FolderName): Promise<boolean> {
+    const found = await readFolder(name);
+    return !(await exists(join(conversations, name))) || (found?.id !== undefined && found.id !== id);
   }
 
-  async function bringBack({ name, id }: { name: string; id: string }, from: string): Promise<void> {
-    const place = join(conversations, name);
-    const found = await readFolder(name);
-    // It was deleted, and perhaps made anew.
-    if (!(await exists(place)) || (found?.id !== undefined && found.id !== id)) return await discard(from);
-    if (found && (await moved(from, join(place, 'files')))) return;
+  async function bringBack(folder: FolderName, from: string): Promise<void> {
+    const { name } = folder;
+    if (await isDeleted(folder)) return await discard(from);
+    if ((await readFolder(name)) && (await moved(from, join(conversations, name, 'files')))) return;
     // Of two who bring it back, one is quicker.
     if (await exists(from)) await lose(from, name);
   }
@@ -146,11 +151,24 @@ export async function createFolders(directory: string, { hasUser, isAlone, log }
     return beaten !== undefined && Date.now() - beaten.mtimeMs < SILENT_MS;
   }
 
+  /** The slots of servers that are no more, when nothing runs over them any longer. */
+  async function findLeft(): Promise<string[]> {
+    const left: string[] = [];
+    for (const id of await readdir(slots)) if (!(await isInUse(id))) left.push(id);
+    if (!left.length) return [];
+    try {
+      await config.endLeft?.();
+      return left;
+    } catch (error) {
+      warn('What a server left running could not be ended, so the files in its slots stay there', error);
+      return [];
+    }
+  }
+
   async function reap(): Promise<number> {
     let reaped = 0;
-    for (const id of await readdir(slots)) {
+    for (const id of await findLeft()) {
       try {
-        if (await isInUse(id)) continue;
         await emptySlot(id);
         reaped++;
       } catch (error) {
@@ -186,8 +204,14 @@ export async function createFolders(directory: string, { hasUser, isAlone, log }
     await reap();
     if (await moved(files, ws)) return true;
     if (await isHeld(name, slot)) return false;
-    // A crash lost them.
-    await makeFiles(files);
+    // A crash lost them. Not with the folder they belong in, which may have been deleted: the next try makes that.
+    try {
+      await mkdir(files, { mode: 0o700 });
+      if (user) await chown(files, user.uid, user.gid);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== 'ENOENT' && code !== 'EEXIST') throw error;
+    }
     return await moved(files, ws);
   }
 
@@ -244,6 +268,15 @@ export async function createFolders(directory: string, { hasUser, isAlone, log }
         seenFile: join(place, 'seen.json'),
         bringBack: (from) => bringBack(folder, from),
         removeSlot: () => removeSlot(slot),
+        async discardSlot() {
+          await discard(join(slots, slot.id));
+          mine.delete(slot.id);
+        },
+        async loseSlot() {
+          if (await isDeleted(folder)) await discard(join(slots, slot.id));
+          else await lose(join(slots, slot.id), name);
+          mine.delete(slot.id);
+        },
       });
     },
     async beat() {

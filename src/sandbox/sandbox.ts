@@ -120,7 +120,10 @@ export interface Backend extends AsyncDisposable {
   readonly opensEmpty: boolean;
   /** Rejects with `sandbox.failed`, within 30 s; then nothing of it is left. */
   open(slot: Slot, signal: AbortSignal): Promise<Execution>;
-  /** Removes what servers that are no more left outside of their slots, such as containers. Resolves to how many. */
+  /**
+   * Removes what servers that are no more left outside of their slots, such as containers. Resolves to how many; rejects
+   * where some of it may still be there.
+   */
   reap?(): Promise<number>;
 }
 

@@ -4,9 +4,11 @@ import type { ConversationKey, Log, Owner } from '../kernel/index.ts';
 import { AgentError, messageOf } from '../kernel/index.ts';
 import { sandboxError } from './errors.ts';
 import { createWorkspaceFiles } from './files.ts';
+import type { FilesAnywhere } from './files-anywhere.ts';
 import { createFilesAnywhere } from './files-anywhere.ts';
 import { BEAT_MS, createFolders } from './folders.ts';
 import { createPlaces } from './places.ts';
+import { withQuota } from './quota.ts';
 import type { Backend, Execution, Sandbox, SandboxFiles, Slot } from './sandbox.ts';
 import { createWarmSlots } from './warm-slots.ts';
 import type { WarmSlot } from './warm-slots.ts';
@@ -39,7 +41,7 @@ export interface Sandboxes extends AsyncDisposable {
    * The files of a conversation, whether a run has them or not, also when that changes between two calls. A write rejects
    * with `sandbox.disk_full` beyond `diskBytes`; all reject with `sandbox.workspace_busy` where another server has them.
    */
-  filesOf(key: ConversationKey): SandboxFiles;
+  filesOf(key: ConversationKey): FilesAnywhere;
   /** A conversation was deleted; a run that has its files loses them at its end. */
   remove(key: ConversationKey): Promise<void>;
   removeAll(owner: Owner): Promise<void>;
@@ -87,9 +89,12 @@ const BUSY_MS = 10_000;
 export async function createSandboxes(config: SandboxesConfig): Promise<Sandboxes> {
   const { backend, log, fileBytes, diskBytes } = config;
   const { hasPrograms } = backend.capabilities;
-  const folders = await createFolders(config.directory, { hasUser: hasPrograms, isAlone: config.isAlone, log });
+  const reap = async () => await backend.reap?.();
+  const options = { hasUser: hasPrograms, isAlone: config.isAlone, endLeft: reap, log };
+  const folders = await createFolders(config.directory, options);
+  // Before the files, to which it may write.
+  await reap().catch((error: unknown) => warn('What servers that are no more left could not be removed', error));
   await folders.reap();
-  await backend.reap?.();
   const places = createPlaces({ total: config.total, perUser: config.perUser, waitMs: config.waitMs });
   const slots = createWarmSlots({ backend, folders, count: config.warm, log });
   const runs = new Map<string, Run>();
@@ -177,7 +182,8 @@ export async function createSandboxes(config: SandboxesConfig): Promise<Sandboxe
     const push = execution.push?.bind(execution);
     const given = [config.equipment, equipment].flatMap(({ env, secrets }) => [env, secrets]);
     const env = Object.assign({}, ...given) as Record<string, string>;
-    const files = createWorkspaceFiles(workspace.root, { ...whose(slot.user), fileBytes, ...(push && { push }) });
+    const all = createWorkspaceFiles(workspace.root, { ...whose(slot.user), fileBytes, ...(push && { push }) });
+    const files = withQuota(all, diskBytes);
     const exec: Sandbox['exec'] = (spec) => execution.exec({ ...spec, env: { ...env, ...spec.env } });
     const { kind, capabilities } = backend;
     return { id: slot.id, kind, capabilities, seen: workspace.seen, files, exec };

@@ -1,7 +1,7 @@
 // The files of a conversation while a run has them: which folder that is, whatever its commands rename, and what of it this
 // conversation has read.
 import { constants } from 'node:fs';
-import { lstat, mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
+import { chmod, lstat, mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { moved } from './moves.ts';
 
 export interface Workspace {
@@ -20,10 +20,14 @@ export interface Taken {
   kept: string;
   seenFile: string;
   bringBack(from: string): Promise<void>;
+  /** Each of these ends the slot: files that are still in it go back; or nothing in it is wanted; or all of it is kept for people. */
   removeSlot(): Promise<void>;
+  discardSlot(): Promise<void>;
+  loseSlot(): Promise<void>;
 }
 
-export async function openWorkspace({ ws, kept, seenFile, bringBack, removeSlot }: Taken): Promise<Workspace> {
+export async function openWorkspace(taken: Taken): Promise<Workspace> {
+  const { ws, kept, seenFile } = taken;
   const isLinux = process.platform === 'linux';
   const handle = await open(ws, isLinux ? O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW : 'r');
   const { ino } = await handle.stat();
@@ -33,14 +37,21 @@ export async function openWorkspace({ ws, kept, seenFile, bringBack, removeSlot 
     root,
     seen,
     async release() {
+      let endSlot = taken.loseSlot;
       try {
         const found = await lstat(ws).catch(() => undefined);
-        if (found?.isDirectory() && found.ino === ino) await bringBack(ws);
-        else await bringBack(await gather(root, kept));
+        const isThere = found?.isDirectory() && found.ino === ino;
+        // A command may have closed it; by its descriptor, as a link may have its name.
+        if (!isThere) await (isLinux ? chmod(root, 0o700) : handle.chmod(0o700));
+        const from = isThere ? ws : await gather(root, kept);
+        endSlot = taken.removeSlot;
+        await taken.bringBack(from);
+        // What has the name of the folder now is something that a command put there.
+        endSlot = taken.discardSlot;
         await writeFile(seenFile, JSON.stringify(Object.fromEntries(seen))).catch(ignoreMissing);
       } finally {
         await handle.close();
-        await removeSlot();
+        await endSlot();
       }
     },
   };

@@ -323,6 +323,7 @@ test('a daemon that goes away loses the command; later calls say why, and what i
   await expect(open(leaving)).rejects.toMatchObject(failed);
   await execution.close();
   expect((await ids()).length, 'nobody could remove it').toBe(1);
+  expect(warnings.join('\n')).toContain('docker rm -f');
   await proxy.come();
   expect(await leaving.reap?.()).toBe(1);
 });

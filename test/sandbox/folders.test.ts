@@ -98,6 +98,51 @@ test('SBX-13: what a server that died had in its slot is brought back, once its 
   expect(await readdir(join(path, 'slots'))).toEqual([]);
 });
 
+test('SBX-13: what a dead server left running is ended before its files are moved, and only then', async () => {
+  const path = await root();
+  const { owner } = await leftBehind(path);
+  const calls: string[] = [];
+  let endLeft = async () => {
+    calls.push('refused');
+    await Promise.reject(new Error('still running'));
+  };
+  const folders = await createFolders(path, { hasUser: true, isAlone: false, log, endLeft: () => endLeft() });
+  expect(await folders.reap()).toBe(0);
+  expect(calls, 'its server lives').toEqual([]);
+  await writeFile(owner, JSON.stringify({ ...(JSON.parse(await readFile(owner, 'utf8')) as object), pid: 0 }));
+  const slot = await folders.makeSlot();
+  expect(await folders.take(slot, ann)).toBeUndefined();
+  expect([calls, warnings.at(-1)]).toEqual([['refused'], expect.stringContaining('still running')]);
+  endLeft = async () => {
+    calls.push('ended');
+    expect(await folders.find(ann)).toBe('taken');
+  };
+  const workspace = await folders.take(slot, ann);
+  expect(await readFile(join(workspace!.root, 'a.txt'), 'utf8')).toBe('kept');
+  await workspace!.release();
+  expect(calls).toEqual(['refused', 'ended']);
+});
+
+test('a conversation that is deleted while its files are taken is not half made', async () => {
+  const path = await root();
+  const { owner } = await leftBehind(path);
+  await writeFile(owner, JSON.stringify({ ...(JSON.parse(await readFile(owner, 'utf8')) as object), pid: 0 }));
+  const folders = await createFolders(path, {
+    hasUser: true,
+    isAlone: false,
+    log,
+    endLeft: () => folders.remove(ann),
+  });
+  const slot = await folders.makeSlot();
+  expect(await folders.take(slot, ann)).toBeUndefined();
+  expect(await folders.find(ann)).toBe('nowhere');
+  const workspace = await folders.take(slot, ann);
+  await writeFile(join(workspace!.root, 'new.txt'), 'x');
+  await workspace!.release();
+  expect(await readdir(((await folders.find(ann)) as { root: string }).root)).toEqual(['new.txt']);
+  expect(await readdir(join(path, 'lost'))).toEqual([]);
+});
+
 test('SBX-13: slots of another machine stay as long as it is heard of', async () => {
   const path = await root();
   const { owner } = await leftBehind(path);
@@ -147,6 +192,43 @@ test('what a command put in the place of its folder is not followed', async () =
   expect((await stat(files)).isDirectory()).toBe(true);
   expect(await readdir(files)).toEqual(['a.txt']);
   expect(await readFile(join(outside, 'secret'), 'utf8')).toBe('x');
+});
+
+test('what has the name of the folder when its files are back goes with the slot', async () => {
+  const path = await root();
+  const folders = await open(path);
+  const slot = await folders.makeSlot();
+  const workspace = await folders.take(slot, ann);
+  await writeFile(join(slot.directory, 'ws', 'a.txt'), 'kept');
+  await rename(join(slot.directory, 'ws'), join(slot.directory, 'moved'));
+  await mkdir(join(slot.directory, 'ws'));
+  await writeFile(join(slot.directory, 'ws', 'big'), 'x'.repeat(1000));
+  await workspace!.release();
+  expect(await readdir(((await folders.find(ann)) as { root: string }).root)).toEqual(['a.txt']);
+  for (const folder of ['slots', 'trash', 'lost']) expect(await readdir(join(path, folder))).toEqual([]);
+});
+
+test('files that cannot be gathered are kept with their slot, unless their conversation was deleted', async () => {
+  for (const isDeleted of [false, true]) {
+    const path = await root();
+    const folders = await open(path);
+    const slot = await folders.makeSlot();
+    const workspace = await folders.take(slot, ann);
+    await writeFile(join(slot.directory, 'ws', 'a.txt'), 'kept');
+    await rename(join(slot.directory, 'ws'), join(slot.directory, 'moved'));
+    // In the way of what is gathered.
+    await mkdir(join(path, 'slots', slot.id, 'kept'));
+    if (isDeleted) await folders.remove(ann);
+    await expect(workspace!.release()).rejects.toMatchObject({ code: 'EEXIST' });
+    expect(await readdir(join(path, 'slots'))).toEqual([]);
+    const [lost] = await readdir(join(path, 'lost'));
+    if (isDeleted) {
+      expect(lost).toBeUndefined();
+    } else {
+      expect(await readFile(join(path, 'lost', lost!, 'box', 'moved', 'a.txt'), 'utf8')).toBe('kept');
+      expect(warnings.at(-1)).toContain(lost);
+    }
+  }
 });
 
 test('a conversation that was deleted while a run had its files leaves nothing', async () => {
@@ -240,17 +322,21 @@ test.skipIf(process.getuid?.() !== 0)(
     const source = new URL('../../src/sandbox/folders.ts', import.meta.url).href;
     const code = `
     const { createFolders } = await import(${JSON.stringify(source)});
-    const { chmod, writeFile, readFile, readdir } = await import('node:fs/promises');
+    const { chmod, writeFile, readFile, readdir, rename } = await import('node:fs/promises');
     const log = { warn: (_, message) => console.log(message), error: console.log };
     const open = () => createFolders(${JSON.stringify(join(path, 'data'))}, { hasUser: true, isAlone: true, log });
     const folders = await open();
     const key = { tenant: 't', owner: 'o', conversation: 'web' };
-    for (const mode of [0o300, 0o500, 0o000, 0o700]) {
+    for (const mode of [0o300, 0o500, 0o000, 0o700, 'moved']) {
       const slot = await folders.makeSlot();
       const workspace = await folders.take(slot, key);
       await chmod(workspace.root, 0o700);
       await writeFile(workspace.root + '/a.txt', 'kept');
-      await chmod(workspace.root, mode);
+      if (mode !== 'moved') await chmod(workspace.root, mode);
+      else {
+        await rename(slot.directory + '/ws', slot.directory + '/x');
+        await chmod(slot.directory + '/x', 0o000);
+      }
       if (mode === 0o500) await (await open()).reap();
       else await workspace.release();
     }

@@ -132,3 +132,34 @@ it('a conversation without files has an empty list and no folder; a fork begins 
   await server.call('DELETE', '/conversations?confirm=all');
   expect(folders()).toEqual([]);
 });
+
+it('a fork copies many files in the time of as many writes', async () => {
+  await using server = await open();
+  await run(server, 'web', 'mkdir d && cd d && split -l 1 -a 4 <(seq 2000)');
+  const before = performance.now();
+  const forked = await server.call('POST', '/conversations/web/fork', { body: { id: 'other', after: 1 } });
+  expect(forked.status).toBe(201);
+  expect(performance.now() - before).toBeLessThan(8000);
+  const { body } = await server.call('GET', '/conversations/other/files?path=d');
+  expect(body.files).toHaveLength(2000);
+}, 30_000);
+
+it('of files that are more than may be there, a fork gets what fits, and tells of the rest', async () => {
+  const limits = { diskBytes: 1_000_000, fileBytes: 1_000_000 };
+  await using server = await createTestServer('embedded', {
+    model: shell(),
+    config: { sandbox: { ...sandbox, limits } },
+  });
+  // The first one has no blocks on the disk.
+  await run(
+    server,
+    'web',
+    'truncate -s 900000 a; head -c 200000 /dev/zero > b; echo small > c; ln -s c link; mkfifo pipe',
+  );
+  await server.call('POST', '/conversations/web/fork', { body: { id: 'other', after: 1 } });
+  const { body } = await server.call('GET', '/conversations/other/files');
+  expect(body.files).toMatchObject([
+    { path: 'a', bytes: 900_000 },
+    { path: 'c', bytes: 6 },
+  ]);
+});

@@ -3,9 +3,10 @@
 import type Docker from 'dockerode';
 import { join } from 'node:path';
 import { messageOf } from '../../kernel/index.ts';
-import { ASK_MS, removeContainer, statusOf, within } from './daemon.ts';
+import { ASK_MS, statusOf, within } from './daemon.ts';
 import { createLabels } from './owner.ts';
 import { readOrEmpty } from './processes.ts';
+import { type Containers, endContainer } from './removal.ts';
 import { sandboxError } from '../errors.ts';
 import type { BackendConfig, Slot } from '../sandbox.ts';
 import { commandUser } from '../server-process.ts';
@@ -20,15 +21,11 @@ const MAX_CPUS = 2;
 const OWN_PROCESSES = 2;
 
 /** What all containers of a back end have in common. */
-export interface Engine {
-  docker: Docker;
-  owner: string;
+export interface Engine extends Containers {
   /** By its id: what is behind a name may change. */
   image: { id: string; volumes: readonly string[] };
   cpus: number;
   config: BackendConfig;
-  /** Names of the containers that are made or in use. */
-  live: Set<string>;
 }
 
 export interface RunningContainer {
@@ -42,7 +39,7 @@ export interface RunningContainer {
   processList: string | undefined;
 }
 
-/** Rejects with `sandbox.failed`, within 30 s; then nothing is left of it. */
+/** Rejects with `sandbox.failed`, within 30 s; then nothing is left of it, or it is in `stuck`. */
 export async function startContainer(engine: Engine, slot: Slot, signal: AbortSignal): Promise<RunningContainer> {
   if (signal.aborted) throw sandboxError('failed', 'The start of the sandbox was cancelled.', { cause: signal.reason });
   const name = `homard-${crypto.randomUUID()}`;
@@ -67,8 +64,7 @@ export async function startContainer(engine: Engine, slot: Slot, signal: AbortSi
   } catch (cause) {
     // What was asked for and not answered may still be done.
     const mayComeLate = !isMade && statusOf(cause) === undefined;
-    await removeContainer(container, { mayComeLate });
-    engine.live.delete(name);
+    await endContainer(engine, name, { mayComeLate });
     throw sandboxError('failed', `The container did not start: ${messageOf(cause).trim()}`, { cause });
   }
 }

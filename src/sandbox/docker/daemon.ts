@@ -77,10 +77,9 @@ export async function removeContainer(
       return true;
     } catch (error) {
       const status = statusOf(error);
-      if (status === undefined) return false;
       isGone = status === 404;
       if (isGone && !mayComeLate) return true;
-      // Otherwise its removal has begun already.
+      // Otherwise its removal has begun already, or the daemon did not answer.
       await sleep(REMOVE_PAUSE_MS);
     }
   }

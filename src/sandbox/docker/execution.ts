@@ -7,8 +7,9 @@ import { messageOf } from '../../kernel/index.ts';
 import { noFolder } from '../command.ts';
 import { converse, toExecOptions } from './command.ts';
 import { type Engine, type RunningContainer, startContainer } from './container.ts';
-import { removeContainer, statusOf, within } from './daemon.ts';
+import { statusOf, within } from './daemon.ts';
 import { killCommand, listProcesses, ticksNow } from './processes.ts';
+import { endContainer } from './removal.ts';
 import { sandboxError } from '../errors.ts';
 import { type CommandRun, createCommandRun } from '../run.ts';
 import type { ExecEnd, Execution, ExecSpec, Slot } from '../sandbox.ts';
@@ -93,7 +94,7 @@ interface Places {
 }
 
 function createPlaces(engine: Engine, slot: Slot): Places {
-  const { limits, log } = engine.config;
+  const { limits } = engine.config;
   const closed = new AbortController();
   const removals = new Set<Promise<void>>();
   let current: Promise<Place> | undefined;
@@ -130,10 +131,8 @@ function createPlaces(engine: Engine, slot: Slot): Places {
     return removal;
   };
 
-  async function remove({ container, name, commands }: Place): Promise<void> {
-    const isGone = await removeContainer(container);
-    engine.live.delete(name);
-    if (!isGone) log.warn({ container: name }, `The Docker daemon did not remove the container ${name}.`);
+  async function remove({ name, commands }: Place): Promise<void> {
+    await endContainer(engine, name);
     setTimeout(() => {
       for (const { stream } of commands) stream?.destroy();
     }, REST_OF_OUTPUT_MS).unref();
