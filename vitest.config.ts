@@ -8,7 +8,7 @@ const apart = {
   // scripts/dockerd.sh sets it. One after another: they count what is left in the daemon.
   HOMARD_DOCKER_SOCKET: ['test/sandbox/{docker,conformance-docker}.test.ts'],
   // What measures memory and disk of the machine has it for itself.
-  HOMARD_ALONE: ['test/sandbox/{attacks,watchdog}.test.ts'],
+  HOMARD_ALONE: ['test/sandbox/{attacks,disk-watch,watchdog}.test.ts'],
   HOMARD_LONG: [
     'test/e2e/{care,chat,cli,init}.test.ts',
     'test/memory/{transcripts,transcript-start}.test.ts',

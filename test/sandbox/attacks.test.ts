@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import {
   createSandboxUnderTest,
   processesWith,
@@ -54,6 +54,7 @@ describe.runIf(process.env['HOMARD_SANDBOX']).each(kinds)('%s', (kind) => {
       ...user,
     });
     closeSync(file);
+    onTestFinished(() => void server.kill('SIGKILL'));
     return server;
   }
 
@@ -81,7 +82,8 @@ describe.runIf(process.env['HOMARD_SANDBOX']).each(kinds)('%s', (kind) => {
       server.stderr!.on('data', (chunk: Buffer) => (output += chunk.toString()));
     });
     const before = processesWith(mark).length;
-    expect(before).toBeGreaterThan(3);
+    // The shell and two that want to stay; at times one more.
+    expect(before).toBeGreaterThan(2);
     server.kill('SIGKILL');
     await once(server, 'exit');
     const ms = await waitUntilGone(mark);

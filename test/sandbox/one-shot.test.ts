@@ -110,40 +110,40 @@ test('SBX-09: standard input is byte-exact, or empty; it and the outputs can be 
 test('SBX-05: at the time limit nothing is left, whatever it did', async () => {
   await using sandbox = await place.open();
   const script =
-    'trap "" TERM HUP INT; (trap "" TERM; exec setsid nohup sleep 7731) & setsid -f sleep 7731; echo begun; while :; do sleep 7731; done';
+    'trap "" TERM HUP INT; (trap "" TERM; exec setsid nohup sleep 7731.907523) & setsid -f sleep 7731.907523; echo begun; while :; do sleep 7731.907523; done';
   const began = performance.now();
   const result = await sandbox.exec({ argv: bash(script), timeoutMs: 500 });
   expect(performance.now() - began).toBeLessThan(1500);
   expect(result).toMatchObject({ reason: 'timeout', exitCode: null });
   expect(textOf(result)).toBe('begun\n');
-  expect(processesWith('7731')).toEqual([]);
+  expect(processesWith('7731.907523')).toEqual([]);
 });
 
 test('SBX-12: an abort ends a command, before and while it runs', async () => {
   await using sandbox = await place.open();
-  expect(await sandbox.exec({ argv: ['sleep', '7732'], signal: AbortSignal.abort() })).toMatchObject({
+  expect(await sandbox.exec({ argv: ['sleep', '7732.907523'], signal: AbortSignal.abort() })).toMatchObject({
     reason: 'aborted',
   });
-  const result = await sandbox.exec({ argv: ['sleep', '7732'], signal: AbortSignal.timeout(200) });
+  const result = await sandbox.exec({ argv: ['sleep', '7732.907523'], signal: AbortSignal.timeout(200) });
   expect(result).toMatchObject({ reason: 'aborted', exitCode: null });
-  expect(processesWith('7732')).toEqual([]);
+  expect(processesWith('7732.907523')).toEqual([]);
 });
 
 test('what runs in the background ends with its command', async () => {
   await using sandbox = await place.open();
-  const result = await sandbox.exec({ argv: bash('setsid nohup sleep 7733 >/dev/null 2>&1 & echo done') });
+  const result = await sandbox.exec({ argv: bash('setsid nohup sleep 7733.907523 >/dev/null 2>&1 & echo done') });
   expect(textOf(result)).toBe('done\n');
-  expect(processesWith('7733')).toEqual([]);
+  expect(processesWith('7733.907523')).toEqual([]);
 });
 
 test('close ends what runs, with the reason, and refuses what comes later', async () => {
   const sandbox = await place.open();
-  const running = sandbox.exec({ argv: ['sleep', '7734'] });
+  const running = sandbox.exec({ argv: ['sleep', '7734.907523'] });
   await sleep(100);
   await Promise.all([sandbox.close(), sandbox.close()]);
   expect(await running).toMatchObject({ reason: 'closed' });
   await expect(sandbox.exec({ argv: ['true'] })).rejects.toMatchObject({ code: 'sandbox.closed' });
-  expect(processesWith('7734')).toEqual([]);
+  expect(processesWith('7734.907523')).toEqual([]);
 });
 
 test('SBX-16: several commands run at once, and their output comes while they run', async () => {
@@ -214,16 +214,16 @@ import { createBwrapBackend } from ${JSON.stringify(join(import.meta.dirname, '.
 const log = { warn() {}, error() {} };
 const backend = await createBwrapBackend({ limits: ${JSON.stringify(limits)}, network: 'none', hidden: [], docker: {}, e2b: {}, log });
 const sandbox = await backend.open(${JSON.stringify(slot)}, new AbortController().signal);
-void sandbox.exec({ argv: ['bash', '-c', 'setsid -f sleep 7736; echo up; sleep 7736'], onOutput: () => console.log('up') });
+void sandbox.exec({ argv: ['bash', '-c', 'setsid -f sleep 7736.907523; echo up; sleep 7736.907523'], onOutput: () => console.log('up') });
 `;
   const server = spawn(process.execPath, ['--input-type=module', '-e', source], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   await new Promise((resolve) => server.stdout.once('data', resolve));
-  expect(processesWith('7736').length).toBeGreaterThan(1);
+  expect(processesWith('7736.907523').length).toBeGreaterThan(1);
   server.kill('SIGKILL');
   await sleep(1000);
-  expect(processesWith('7736')).toEqual([]);
+  expect(processesWith('7736.907523')).toEqual([]);
   expect(existsSync(join(slot.directory, 'ws'))).toBe(true);
 });
 

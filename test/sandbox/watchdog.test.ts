@@ -1,99 +1,14 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import {
-  closeSync,
-  linkSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { spawn } from 'node:child_process';
+import { statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { measureFolder } from '../../src/sandbox/watch/disk-use.ts';
+import { expect } from 'vitest';
 import { measureHeld } from '../../src/sandbox/watch/held.ts';
 import { createChildrenFinder, measureMemory, measureTree } from '../../src/sandbox/watch/processes.ts';
 import { createSlice } from '../../src/sandbox/watch/slice.ts';
-import { canWatch, watchLimits } from '../../src/sandbox/watch/watchdog.ts';
+import { watchLimits } from '../../src/sandbox/watch/watchdog.ts';
+import { children, directory, fill, MB, onLinux, python, run, useFolder, watch } from './watched.ts';
 
-const MB = 1_000_000;
-let directory: string;
-const children: ChildProcess[] = [];
-const onLinux = canWatch ? test : test.skip;
-
-beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'homard-watch-'));
-  mkdirSync(join(directory, 'ws'));
-});
-afterEach(() => {
-  // Each is the leader of its group.
-  for (const child of children.splice(0))
-    if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid!, 'SIGKILL');
-  rmSync(directory, { recursive: true, force: true });
-});
-
-/** A program of Node that has done its first step when this resolves; it ends with the test. */
-async function run(source: string): Promise<ChildProcess & { pid: number }> {
-  return start(process.execPath, ['-e', `${source}\n;console.log('ready');setTimeout(() => {}, 20_000)`]);
-}
-
-/** The same in Python, which has what Node lacks: mappings, descriptors through sockets. */
-function python(source: string): Promise<ChildProcess & { pid: number }> {
-  const header = 'import mmap, os, socket, sys, threading, time\n';
-  return start('/usr/bin/python3', ['-uc', `${header}${source}\nprint("ready")\ntime.sleep(20)`]);
-}
-
-async function start(program: string, parameters: string[]): Promise<ChildProcess & { pid: number }> {
-  const child = spawn(program, parameters, {
-    cwd: join(directory, 'ws'),
-    stdio: ['ignore', 'pipe', 'inherit'],
-    detached: true,
-    env: {},
-  });
-  children.push(child);
-  await new Promise((resolve, reject) => {
-    child.stdout.once('data', resolve);
-    child.once('exit', () => reject(new Error('It ended early.')));
-  });
-  return Object.assign(child, { pid: child.pid! });
-}
-
-/** Takes about half a second to count. */
-const MANY = 60_000;
-function makeMany(): void {
-  const folder = join(directory, 'ws', 'many');
-  mkdirSync(folder);
-  for (let i = 0; i < MANY; i++) closeSync(openSync(join(folder, `${i}`), 'w'));
-}
-
-interface Told {
-  reasons: string[];
-  ms: number;
-}
-
-/** What is told of a process, and when, within some time. */
-async function watch(
-  pid: number,
-  limits: { memoryBytes?: number; diskBytes?: number; forMs: number; processes?: () => number[] },
-): Promise<Told> {
-  const began = performance.now();
-  const told: Told = { reasons: [], ms: 0 };
-  const { memoryBytes = 1000 * MB, diskBytes = 1000 * MB, forMs, ...more } = limits;
-  const stop = watchLimits({ pid, directory, memoryBytes, diskBytes, ...more }, (reason) => {
-    told.reasons.push(reason);
-    told.ms ||= performance.now() - began;
-  });
-  while (performance.now() - began < forMs && !told.reasons.length) await sleep(10);
-  stop();
-  return told;
-}
-
-const fill = (megabytes: number) => `globalThis.kept = Buffer.alloc(${megabytes}e6, 1)`;
-const countDisk = (path: string) => measureFolder(path, { device: statSync(path).dev, slice: createSlice() });
+useFolder();
 
 onLinux('SBX-10: memory beyond the limit is told once, below it never', async () => {
   const { pid } = await run(fill(150));
@@ -168,70 +83,6 @@ onLinux('SBX-10: what is written to a removed file is told as soon as it passes 
   expect(told.reasons).toEqual(['disk_limit']);
 });
 
-onLinux('SBX-10: disk beyond the limit is told, by one file and by many', async () => {
-  const one = await run(`setTimeout(() => require('node:fs').writeFileSync('one', Buffer.alloc(30e6, 1)), 150)`);
-  expect((await watch(one.pid, { diskBytes: 20 * MB, forMs: 15_000 })).reasons).toEqual(['disk_limit']);
-  rmSync(join(directory, 'ws', 'one'));
-  const many = await run(`
-    setTimeout(() => { for (let i = 0; i < 400; i++) require('node:fs').writeFileSync('many' + i, 'x'.repeat(65536)) }, 150);
-  `);
-  expect((await watch(many.pid, { diskBytes: 20 * MB, forMs: 15_000 })).reasons).toEqual(['disk_limit']);
-});
-
-onLinux('who starts with a full disk may still remove files, but not fill it further', async () => {
-  writeFileSync(join(directory, 'ws', 'old'), Buffer.alloc(50 * MB, 1));
-  const { pid } = await run('');
-  expect((await watch(pid, { diskBytes: 40 * MB, forMs: 500 })).reasons).toEqual([]);
-  const more = await run(`setTimeout(() => require('node:fs').writeFileSync('more', Buffer.alloc(20e6, 1)), 150)`);
-  expect((await watch(more.pid, { diskBytes: 40 * MB, forMs: 15_000 })).reasons).toEqual(['disk_limit']);
-});
-
-onLinux('who starts with more than twice the limit may remove files, but write no more', async () => {
-  for (const name of ['old', 'older']) writeFileSync(join(directory, 'ws', name), Buffer.alloc(50 * MB, 1));
-  const { pid } = await run(`setTimeout(() => require('node:fs').rmSync('older'), 250)`);
-  expect((await watch(pid, { diskBytes: 20 * MB, forMs: 600 })).reasons).toEqual([]);
-  const more = await run(`setTimeout(() => require('node:fs').writeFileSync('more', Buffer.alloc(5e6, 1)), 150)`);
-  expect((await watch(more.pid, { diskBytes: 20 * MB, forMs: 15_000 })).reasons).toEqual(['disk_limit']);
-});
-
-onLinux('SBX-10: empty files count, a kilobyte each', async () => {
-  const { pid } = await run(`
-    setTimeout(() => { for (let i = 0; i < 35e3; i++) require('node:fs').writeFileSync('many' + i, '') }, 150);
-  `);
-  expect((await watch(pid, { diskBytes: 20 * MB, forMs: 10_000 })).reasons).toEqual(['disk_limit']);
-});
-
-const writeSlowly = (atMost: number) => `
-  let written = 0;
-  setInterval(() => {
-    if (++written * 10 <= ${atMost}) require('node:fs').writeFileSync('more' + written, Buffer.alloc(10e6, 1));
-  }, 15);
-`;
-
-onLinux('SBX-10: who makes the count long does not write more meanwhile', { timeout: 60_000 }, async () => {
-  makeMany();
-  const { pid } = await run(writeSlowly(900));
-  const told = await watch(pid, { diskBytes: 100 * MB, forMs: 15_000 });
-  process.kill(pid, 'SIGKILL');
-  expect(told.reasons).toEqual(['disk_limit']);
-  expect((await countDisk(directory)) / MB).toBeLessThan(500);
-});
-
-onLinux('SBX-10: a command begins with what is known of those before it', { timeout: 60_000 }, async () => {
-  makeMany();
-  writeFileSync(join(directory, 'ws', 'old'), Buffer.alloc(120 * MB, 1));
-  const { pid } = await run('');
-  // Longer than it takes to count, also where others keep the machine busy.
-  expect((await watch(pid, { diskBytes: 200 * MB, forMs: 4_000 })).reasons).toEqual([]);
-  const more = await run(writeSlowly(150));
-  const began = performance.now();
-  const counting = countDisk(directory).then(() => performance.now() - began);
-  const told = await watch(more.pid, { diskBytes: 200 * MB, forMs: 15_000 });
-  expect(told.reasons).toEqual(['disk_limit']);
-  // A count ends it only when it is done, and not the first, which takes what it finds for what was there before.
-  expect(told.ms).toBeLessThan(2 * (await counting));
-});
-
 onLinux('SBX-10: files that are removed and only mapped count, each once', async () => {
   const { pid } = await python(`
 kept = []
@@ -292,34 +143,6 @@ onLinux('SBX-10: what is lost to descriptors on their way through a socket is to
   expect((await watch(pid, { diskBytes: 20 * MB, forMs: 5_000 })).reasons).toEqual(['disk_limit']);
 });
 
-onLinux('what others write to the same disk ends nobody', async () => {
-  const outside = mkdtempSync(join(tmpdir(), 'homard-outside-'));
-  const { pid } = await python('ends = socket.socketpair()');
-  const watching = watch(pid, { diskBytes: 20 * MB, forMs: 1_500 });
-  for (let i = 0; i < 10; i++) {
-    writeFileSync(join(outside, `${i}`), Buffer.alloc(20 * MB, 1));
-    await sleep(60);
-  }
-  const told = await watching;
-  rmSync(outside, { recursive: true });
-  expect(told.reasons).toEqual([]);
-});
-
-onLinux('what others write while a full folder is counted ends nobody', { timeout: 60_000 }, async () => {
-  makeMany();
-  writeFileSync(join(directory, 'ws', 'old'), Buffer.alloc(160 * MB, 1));
-  const { pid } = await run('');
-  // Longer than it takes to count, also where others keep the machine busy.
-  expect((await watch(pid, { diskBytes: 200 * MB, forMs: 4_000 })).reasons).toEqual([]);
-  const outside = mkdtempSync(join(tmpdir(), 'homard-outside-'));
-  const watching = watch(pid, { diskBytes: 200 * MB, forMs: 3_000 });
-  // Not more than may be lost before a count tells whose it is.
-  writeFileSync(join(outside, 'file'), Buffer.alloc(40 * MB, 1));
-  const told = await watching;
-  rmSync(outside, { recursive: true });
-  expect(told.reasons).toEqual([]);
-});
-
 onLinux('SBX-10: what is held by processes that are not below the first one counts when they are named', async () => {
   const [first, other] = [
     await run(''),
@@ -334,28 +157,29 @@ kept.flush()
   expect((await watch(first.pid, { diskBytes: 40 * MB, forMs: 5_000, processes })).reasons).toEqual(['disk_limit']);
 });
 
-onLinux('a folder is counted with its hard links once, without what its links lead to', async () => {
-  const ws = join(directory, 'ws');
-  writeFileSync(join(ws, 'a'), Buffer.alloc(4 * MB, 1));
-  linkSync(join(ws, 'a'), join(ws, 'b'));
-  symlinkSync('/usr', join(ws, 'c'));
-  mkdirSync(Buffer.concat([Buffer.from(`${ws}/`), Buffer.from([0xff, 0xfe])]));
-  writeFileSync(Buffer.concat([Buffer.from(`${ws}/`), Buffer.from([0xff, 0xfe, 0x2f, 0x80])]), Buffer.alloc(3 * MB, 1));
-  expect((await countDisk(directory)) / MB).toBeCloseTo(7, 0);
-});
-
-onLinux('folders nested deeper than a path may be long are counted', async () => {
-  await run(`
-    const fs = require('node:fs');
-    for (let i = 0; i < 1500; i++) { fs.mkdirSync('aaaa'); process.chdir('aaaa'); }
-    fs.writeFileSync('x', Buffer.alloc(5e6, 1));
-  `);
-  expect((await countDisk(directory)) / MB).toBeGreaterThan(5 + 1500 * 0.004);
-});
-
 onLinux('without lists of children in /proc one look at all processes finds the same', async () => {
   const { pid } = await run(`require('node:child_process').spawn('sleep', ['20'])`);
   const pids = (byScan: boolean) => measureTree([pid], createChildrenFinder({ byScan })).map((use) => use.pid);
   expect(pids(true)).toEqual(pids(false));
   expect(pids(true)).toHaveLength(2);
+});
+
+const sharing = (megabytes: number, holes: number) => `
+print("ready")
+time.sleep(0.15)
+kept = []
+for i in range(${megabytes} // 10):
+    kept.append(mmap.mmap(-1, ${holes} + 10_000_000))
+    kept[-1].write(bytes(b'x' * 10_000_000))
+    kept[-1].madvise(mmap.MADV_DONTNEED)
+`;
+
+onLinux('SBX-10: memory that is shared counts when its pages are mapped no more', async () => {
+  const { pid } = await python(sharing(200, 0));
+  expect((await watch(pid, { memoryBytes: 100 * MB, forMs: 5_000 })).reasons).toEqual(['memory_limit']);
+});
+
+onLinux('shared memory does not count where it has holes', async () => {
+  const { pid } = await python(sharing(20, 500_000_000));
+  expect((await watch(pid, { memoryBytes: 100 * MB, forMs: 1_500 })).reasons).toEqual([]);
 });

@@ -121,7 +121,7 @@ async function countBefore(disk: Disk): Promise<void> {
   const { session, directory, free: began, found = 0 } = disk;
   await disk.counting;
   if (session !== disk.session) return;
-  const used = await keepCounting(disk, count(disk));
+  const { bytes: used } = await keepCounting(disk, count(disk));
   if (session !== disk.session) return;
   const free = freeBytes(directory) ?? began;
   // What was written while it was counted was not there before. Others write as well: what was there at the last count
@@ -150,8 +150,8 @@ export function lookAtDisk(disk: Disk, findProcesses: () => ProcessUse[]): void 
   if (disk.isSuspect || disk.used + disk.free - free > disk.most) {
     void keepCounting(disk, countAll(disk, findProcesses, free));
   } else if (now >= disk.nextAt) {
-    void keepCounting(disk, count(disk)).then((used) => {
-      if (used > disk.most) disk.onLimit();
+    void keepCounting(disk, count(disk)).then(({ bytes }) => {
+      if (bytes > disk.most) disk.onLimit();
     });
   }
 }
@@ -188,14 +188,25 @@ function keepCounting<T>(disk: Disk, work: Promise<T>): Promise<T> {
   return counting;
 }
 
-async function count(disk: Disk): Promise<number> {
+interface Count {
+  bytes: number;
+  /** False where there may be more. */
+  isWhole: boolean;
+}
+
+/** What is known is not lowered by a count that may have missed something. */
+async function count(disk: Disk): Promise<Count> {
   const { directory, device } = disk;
   const slice = createSlice();
   const began = freeBytes(directory) ?? disk.base;
   Object.assign(disk, { base: began, losing: 0 });
-  const bytes = await measureFolder(directory, { device, slice });
+  let isWhole = true;
+  const bytes = await measureFolder(directory, { device, slice, onMiss: () => (isWhole = false) });
   const free = freeBytes(directory) ?? disk.base;
-  const grown = disk.counted ? bytes - disk.counted.bytes : Math.min(bytes, Math.max(0, disk.base - free));
+  const known = isWhole ? 0 : (disk.counted?.bytes ?? 0);
+  const grown = disk.counted
+    ? Math.max(bytes, known) - disk.counted.bytes
+    : Math.min(bytes, Math.max(0, disk.base - free));
   // What this one took, the others did not.
   for (const other of disksBeside(disk)) {
     other.base -= grown;
@@ -204,27 +215,33 @@ async function count(disk: Disk): Promise<number> {
   const now = performance.now();
   disk.nextAt = now + Math.max(Math.min(slice.busyMs * REST, MOST_REST_MS), slice.busyMs * HASTY_REST);
   disk.nextHastyAt = now + slice.busyMs * HASTY_REST;
-  Object.assign(disk, { counted: { bytes, free }, found: bytes, base: free, losing: 0 });
-  return bytes;
+  if (isWhole || bytes > known) disk.counted = { bytes, free };
+  if (isWhole || bytes > (disk.found ?? 0)) disk.found = bytes;
+  Object.assign(disk, { base: free, losing: 0 });
+  return { bytes, isWhole };
 }
 
 /**
  * Also what was removed and is still held. Where processes hold what cannot be looked at, such as descriptors that are on
- * their way through a socket, a loss of more than twice the limit that nothing explains is taken for theirs. A loss alone
- * is not: another program may have written as much.
+ * their way through a socket, or rename what is to be counted, a loss of more than twice the limit that nothing explains is
+ * taken for theirs. A loss alone is not: another program may have written as much.
  */
 async function countAll(disk: Disk, findProcesses: () => ProcessUse[], free: number): Promise<void> {
   const { session, device } = disk;
-  let used = await count(disk);
+  const counted = await count(disk);
+  let used = counted.bytes;
   // Processes may keep whoever looks at them waiting.
   if (used > disk.most) disk.onLimit();
   if (session !== disk.session) return;
   const held = await measureHeld(findProcesses(), { device, slice: createSlice() });
   if (session !== disk.session) return;
   used += held.disk;
-  const unexplained = disk.whole.free - free - (used - disk.whole.used);
-  const isHiding = !held.isWhole && unexplained > 2 * disk.limit;
+  // What a count missed may be what was there before: that it is less explains nothing, and makes no loss.
+  const grown = counted.isWhole ? used - disk.whole.used : Math.max(0, used - disk.whole.used);
+  const isWhole = held.isWhole && counted.isWhole;
+  const isHiding = !isWhole && disk.whole.free - free - grown > 2 * disk.limit;
   if (used > disk.most || (isHiding && disk.isSuspect)) disk.onLimit();
-  if (held.isWhole) disk.whole = { used, free };
-  Object.assign(disk, { used, free, isSuspect: isHiding });
+  if (isWhole) disk.whole = { used, free };
+  if (counted.isWhole) Object.assign(disk, { used, free });
+  disk.isSuspect = isHiding;
 }

@@ -8,6 +8,8 @@ export interface Held {
   disk: number;
   /** All others. */
   memory: number;
+  /** At most so much more is in memory that is mapped: it may have holes, or be on another disk. */
+  mapped: number;
   /** False where something may be held that cannot be seen. */
   isWhole: boolean;
 }
@@ -16,6 +18,8 @@ interface Search {
   device: number;
   slice: Slice;
   seen: Set<string>;
+  /** Of each file, as `Held.mapped`. */
+  mapped: Map<string, number>;
   held: Held;
 }
 
@@ -24,13 +28,15 @@ const OUT_OF_SIGHT = /^(?:scm_fds|UserFiles):\s*[1-9]/m;
 
 /**
  * What processes keep in files without a name: removed ones that are open, mapped or run, and those made by memfd_create.
- * Of what is mapped, only what is on `device` counts here. About 3 microseconds for each descriptor of each thread.
+ * Of what is mapped, what is on `device` counts, and what no disk has, such as memory that is shared. About 3 microseconds
+ * for each descriptor of each thread.
  */
 export async function measureHeld(
   uses: readonly ProcessUse[],
   options: { device: number; slice: Slice },
 ): Promise<Held> {
-  const search: Search = { ...options, seen: new Set(), held: { disk: 0, memory: 0, isWhole: true } };
+  const held: Held = { disk: 0, memory: 0, mapped: 0, isWhole: true };
+  const search: Search = { ...options, seen: new Set(), mapped: new Map(), held };
   for (const { pid } of uses) {
     const threads = namesIn(`/proc/${pid}/task`, search).map((id) => `/proc/${pid}/task/${id}`);
     // Each may have descriptors of its own, and the first may have ended.
@@ -41,7 +47,8 @@ export async function measureHeld(
     const last = threads.at(-1);
     if (last && !(await addMappings(pid, `/proc/${pid}/maps`, search))) await addMappings(pid, `${last}/maps`, search);
   }
-  return search.held;
+  for (const [key, bytes] of search.mapped) if (!search.seen.has(key)) held.mapped += bytes;
+  return held;
 }
 
 /** [] when it cannot be read. */
@@ -78,8 +85,9 @@ async function addDescriptors(thread: string, search: Search): Promise<void> {
 function addFile(path: string, { device, seen, held }: Search): Stats | undefined {
   try {
     const file = statSync(path);
-    const key = `${file.dev}:${file.ino}`;
-    if (!file.isFile() || file.nlink > 0 || seen.has(key)) return file;
+    if (!file.isFile() || file.nlink > 0) return file;
+    const key = `${toMapped(file.dev)}:${file.ino}`;
+    if (seen.has(key)) return file;
     seen.add(key);
     held[file.dev === device ? 'disk' : 'memory'] += file.blocks * 512;
     return file;
@@ -87,6 +95,16 @@ function addFile(path: string, { device, seen, held }: Search): Stats | undefine
     return undefined; // It was closed meanwhile.
   }
 }
+
+function allocatedBytes(path: string): number | undefined {
+  try {
+    return statSync(path).blocks * 512;
+  } catch {
+    return undefined;
+  }
+}
+
+const MAPPING = /^0*(\w+)-0*(\w+) \S+ (\S+) (\S+) (\d+)/;
 
 /** Resolves to whether there were any. */
 async function addMappings(pid: number, path: string, search: Search): Promise<boolean> {
@@ -98,13 +116,21 @@ async function addMappings(pid: number, path: string, search: Search): Promise<b
     if (pause) await pause;
     for (const line of lines) {
       if (!line.endsWith(' (deleted)')) continue;
-      const [, start = '', end = '', on = '', inode] = /^0*(\w+)-0*(\w+) \S+ \S+ (\S+) (\d+)/.exec(line) ?? [];
-      const key = `${search.device}:${inode}`;
-      if (on !== device || search.seen.has(key) || addFile(`/proc/${pid}/map_files/${start}-${end}`, search)) continue;
+      const [, start = '', end = '', offset = '', on = '', inode] = MAPPING.exec(line) ?? [];
+      const key = `${on}:${inode}`;
+      if (search.seen.has(key)) continue;
+      const file = `/proc/${pid}/map_files/${start}-${end}`;
       // Without privileges, only how much of it is mapped can be told.
-      search.seen.add(key);
-      search.held.disk += Number.parseInt(end, 16) - Number.parseInt(start, 16);
-      search.held.isWhole = false;
+      const bytes = Number.parseInt(end, 16) - Number.parseInt(start, 16);
+      if (on === device) {
+        if (addFile(file, search)) continue;
+        search.seen.add(key);
+        search.held.disk += bytes;
+        search.held.isWhole = false;
+      } else if (on.startsWith('00:')) {
+        const size = allocatedBytes(file) ?? Number.parseInt(offset, 16) + bytes;
+        search.mapped.set(key, Math.max(search.mapped.get(key) ?? 0, size));
+      }
     }
   }
   return !isEmpty;

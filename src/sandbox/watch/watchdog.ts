@@ -185,13 +185,19 @@ async function measureTrees(place: Place, trees: Trees): Promise<{ total: number
   let total = 0;
   let largest: Command | undefined;
   let most = -1;
+  let inFiles = 0;
   for (const [command, uses] of trees) {
     const found = await measureMemory(uses, { enough: limit, slice: createSlice(HASTY_SLICE_MS) });
-    let { bytes } = found;
-    if (bytes <= limit && measureSharedMemory() - shared > found.files) {
+    let { bytes, files } = found;
+    const grown = measureSharedMemory() - shared;
+    if (bytes <= limit && grown > files) {
       const held = await measureHeld(uses, { device: place.disk.device, slice: createSlice() });
-      bytes += Math.max(0, held.memory - found.files);
+      files = Math.max(files, held.memory);
+      // What is mapped may have holes, and what the machine has more may be others': what both say is taken for theirs.
+      files = Math.max(files, Math.min(held.memory + held.mapped, grown - inFiles));
+      bytes += files - found.files;
     }
+    inFiles += files;
     total += bytes;
     if (bytes > most) [largest, most] = [command, bytes];
   }
