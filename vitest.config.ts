@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 const apart = {
   HOMARD_CRASH: ['test/crash/**', 'test/store/pglite.test.ts'],
   HOMARD_BROWSER: ['test/browser/**'],
-  HOMARD_SANDBOX: ['test/sandbox/{bwrap,cgroup,conformance-namespaces,life,one-shot,unshare}.test.ts'],
+  HOMARD_SANDBOX: ['test/sandbox/{bwrap,cgroup,conformance-{e2b,namespaces},life,one-shot,unshare}.test.ts'],
   // scripts/dockerd.sh sets it. One after another: they count what is left in the daemon.
   HOMARD_DOCKER_SOCKET: ['test/sandbox/{docker,conformance-docker}.test.ts'],
   // What measures memory and disk of the machine has it for itself.
