@@ -18,6 +18,8 @@ const SLACK_BYTES = 16_000_000;
 /** Others may have written, and then a look is too early. */
 const LOSING_LOOKS = 2;
 const MAX_KEPT = 100;
+/** Of the free disk: where only a count has missed something, less may be lost without an end. */
+const LOST_PART = 1 / 20;
 
 /** A folder with commands over it. */
 export interface Disk {
@@ -224,7 +226,8 @@ async function count(disk: Disk): Promise<Count> {
 /**
  * Also what was removed and is still held. Where processes hold what cannot be looked at, such as descriptors that are on
  * their way through a socket, or rename what is to be counted, a loss of more than twice the limit that nothing explains is
- * taken for theirs. A loss alone is not: another program may have written as much.
+ * taken for theirs. A loss alone is not: another program may have written as much. Honest programs rename and remove, too,
+ * so where that is all, much of the disk must be lost.
  */
 async function countAll(disk: Disk, findProcesses: () => ProcessUse[], free: number): Promise<void> {
   const { session, device } = disk;
@@ -239,7 +242,8 @@ async function countAll(disk: Disk, findProcesses: () => ProcessUse[], free: num
   // What a count missed may be what was there before: that it is less explains nothing, and makes no loss.
   const grown = counted.isWhole ? used - disk.whole.used : Math.max(0, used - disk.whole.used);
   const isWhole = held.isWhole && counted.isWhole;
-  const isHiding = !isWhole && disk.whole.free - free - grown > 2 * disk.limit;
+  const part = held.isWhole ? LOST_PART * disk.whole.free : 0;
+  const isHiding = !isWhole && disk.whole.free - free - grown > Math.max(2 * disk.limit, part);
   if (used > disk.most || (isHiding && disk.isSuspect)) disk.onLimit();
   if (isWhole) disk.whole = { used, free };
   if (counted.isWhole) Object.assign(disk, { used, free });
