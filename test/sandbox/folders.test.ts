@@ -194,13 +194,19 @@ test('what a command put in the place of its folder is not followed', async () =
   expect(await readFile(join(outside, 'secret'), 'utf8')).toBe('x');
 });
 
-test('what has the name of the folder when its files are back goes with the slot', async () => {
+/** A slot whose command has given another name to the folder with its one file. */
+async function takeAndRename() {
   const path = await root();
   const folders = await open(path);
   const slot = await folders.makeSlot();
   const workspace = await folders.take(slot, ann);
   await writeFile(join(slot.directory, 'ws', 'a.txt'), 'kept');
   await rename(join(slot.directory, 'ws'), join(slot.directory, 'moved'));
+  return { path, folders, slot, workspace };
+}
+
+test('what has the name of the folder when its files are back goes with the slot', async () => {
+  const { path, folders, slot, workspace } = await takeAndRename();
   await mkdir(join(slot.directory, 'ws'));
   await writeFile(join(slot.directory, 'ws', 'big'), 'x'.repeat(1000));
   await workspace!.release();
@@ -210,12 +216,7 @@ test('what has the name of the folder when its files are back goes with the slot
 
 test('files that cannot be gathered are kept with their slot, unless their conversation was deleted', async () => {
   for (const isDeleted of [false, true]) {
-    const path = await root();
-    const folders = await open(path);
-    const slot = await folders.makeSlot();
-    const workspace = await folders.take(slot, ann);
-    await writeFile(join(slot.directory, 'ws', 'a.txt'), 'kept');
-    await rename(join(slot.directory, 'ws'), join(slot.directory, 'moved'));
+    const { path, folders, slot, workspace } = await takeAndRename();
     // In the way of what is gathered.
     await mkdir(join(path, 'slots', slot.id, 'kept'));
     if (isDeleted) await folders.remove(ann);
