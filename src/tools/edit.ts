@@ -11,10 +11,10 @@ import { findSimilar } from './text/similar-line.ts';
 import { decodeText, encodeText, encodingNames } from './text/text-file.ts';
 
 const MOST_BYTES = 10_000_000;
+const SNIPPET = { around: 3, lines: 40, lineChars: 300 };
+
 /** Takes secrets out of a text. */
 type Scrub = (text: string) => string;
-
-const SNIPPET = { around: 3, lines: 40, lineChars: 300 };
 
 const edit = z
   .strictObject({

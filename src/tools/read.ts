@@ -15,8 +15,7 @@ import type { Encoding, TextForm } from './text/text-file.ts';
 
 const MOST_LINES = 2000;
 const LINE_CHARS = 2000;
-/** A character has at most four bytes. */
-/** With room for a secret that begins in what is shown: half of one is not known. */
+/** A character has at most four bytes; and with room for a secret that begins in what is shown: half of one is not known. */
 const LINE_BYTES = LINE_CHARS * 4 + 10_000;
 /** Below what the kernel shows of a result, so that the end is not cut out of its middle. */
 const MOST_CHARS = 48_000;

@@ -36,7 +36,7 @@ export interface Found {
 export type SearchAnswer = { found: Found[] } | { problem: string };
 
 const LINE_CHARS = 500;
-/** As long as a secret may be. */
+/** As long as a line of a secret may be that comes with a request. */
 const AROUND_CHARS = 10_000;
 
 parentPort?.on('message', (search: Search) => {
