@@ -33,16 +33,13 @@ const environment = z
   )
   .refine((given) => Object.keys(given).length <= 100, 'at most 100 variables');
 
-/** All that a run shows is searched for each of them. */
+const linesOf = (given: Record<string, string>) => Object.values(given).flatMap((value) => value.split('\n'));
+
+/** All that a run shows is searched for each of them, and tools that show a part of a line look so far around it. */
 const secrets = environment
-  .refine(
-    (given) => Object.values(given).reduce((sum, value) => sum + value.length, 0) <= 100_000,
-    'at most 100,000 characters in all',
-  )
-  .refine(
-    (given) => Object.values(given).reduce((sum, value) => sum + value.split('\n').length, 0) <= 1_000,
-    'at most 1,000 lines in all',
-  );
+  .refine((given) => Object.values(given).join('').length <= 100_000, 'at most 100,000 characters in all')
+  .refine((given) => linesOf(given).length <= 1_000, 'at most 1,000 lines in all')
+  .refine((given) => linesOf(given).every((line) => line.length <= 10_000), 'lines of at most 10,000 characters');
 
 export const chatRequest = z.strictObject({
   conversationId: id.optional(),

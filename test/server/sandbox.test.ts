@@ -148,12 +148,17 @@ describe('what a request brings', () => {
       code: 'server.invalid_request',
       message: expect.stringContaining('env.1x'),
     });
-    const long = { A: 'a'.repeat(60_000), B: 'b'.repeat(60_000) };
-    const tooLong = await server.call('POST', '/chat', { body: { query: 'x', secrets: long } });
-    expect(tooLong.body.error).toMatchObject({
-      code: 'server.invalid_request',
-      message: expect.stringContaining('secrets: at most 100,000 characters in all'),
-    });
+    for (const [given, why] of [
+      [{ A: 'a'.repeat(60_000), B: 'b'.repeat(60_000) }, 'at most 100,000 characters in all'],
+      [{ A: 'a\n'.repeat(1_000) }, 'at most 1,000 lines in all'],
+      [{ A: 'a'.repeat(10_001) }, 'lines of at most 10,000 characters'],
+    ] as const) {
+      const refused = await server.call('POST', '/chat', { body: { query: 'x', secrets: given } });
+      expect(refused.body.error).toMatchObject({
+        code: 'server.invalid_request',
+        message: expect.stringContaining(`secrets: ${why}`),
+      });
+    }
   });
 
   it('its secrets, and those of the server, reach commands and nobody else', async () => {
