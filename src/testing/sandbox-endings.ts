@@ -109,8 +109,8 @@ export const endingCases: Case[] = [
     isSlow: true,
     needs: hasPrograms,
     async body({ bash }) {
-      const other = bash('sleep 1.5; echo whole');
-      assert.equal((await bash('sleep 20', { timeoutMs: 400 })).reason, 'timeout');
+      const other = bash('sleep 3; echo whole');
+      assert.equal((await bash('sleep 20', { timeoutMs: 1200 })).reason, 'timeout');
       const result = await other;
       assert.deepEqual([result.reason, stdoutOf(result)], ['exit', 'whole\n']);
     },
